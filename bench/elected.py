@@ -17,7 +17,7 @@ from bench.payloads import rows, write_log
 from bench.peers import ON_CORES, plain_session
 from sources.epochs import Epoch
 from sources.offsets import Offset
-from sources.rocketmq.files.controller_store import EPOCH_FILE, encode_epoch_file
+from sources.rocketmq.files.segment_files import EPOCH_FILE, encode_epoch_file
 from tests.peers.elected import elected_group
 from tests.peers.rocketmq import Broker
 from tests.peers.rocketmq_process import NameServer

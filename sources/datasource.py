@@ -39,18 +39,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sources.bounds import check_within
+from sources.bounds import EARLIEST, LATEST, StartingOffset, check_within, resolve_offset
 from sources.errors import ConfigurationError, across_processes, told_by_spark
 from sources.extras import naming_extras
 from sources.group.stream import group_source
 from sources.master import MasterLog, SoleMaster
 from sources.offsets import Offset, OffsetRange
-from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
+from sources.options import ReadOptions, offset_or_name, parse_options
 from sources.reading import rows_of
 from sources.record_source import RecordSource
 from sources.records import RECORD_SCHEMA
 from sources.registry import open_log
-from sources.starting import resolved
 
 RECORDS_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *RECORD_SCHEMA])
 
@@ -147,8 +146,8 @@ class BatchReader(DataSourceReader):
     @told_by_spark()
     def partitions(self) -> Sequence[InputPartition]:
         bounds = self._log.bounds()
-        start = resolved(self._options.starting_offset, bounds, self._log)
-        end = resolved(self._options.ending_offset, bounds, self._log)
+        start = resolve_offset(self._options.starting_offset, bounds, self._log)
+        end = resolve_offset(self._options.ending_offset, bounds, self._log)
         if end < start:
             raise ConfigurationError(
                 "endingOffset lies before startingOffset", log=self._log.log_id, expected=f"{start} or more", found=end
@@ -171,7 +170,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told_by_spark()
     def initialOffset(self) -> dict[str, int]:
         self._check()
-        return to_json(resolved(self._options.starting_offset, self._log.bounds(), self._log))
+        return to_json(resolve_offset(self._options.starting_offset, self._log.bounds(), self._log))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(self._options.max_bytes_per_trigger)

@@ -113,7 +113,7 @@ class Named(Generic[Options]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster(Generic[Options]):
-    """What some entries name, at one moment: every log or topic with its options.
+    """The logs and topics that some entries name, at one moment, each with its options.
 
     `unlisted` are those that only the replica has: no server lists them now. `contested` are left out: the servers of
     several patterns list them. `unasked` has the error of each pattern of which nobody knows what there is, by its

@@ -1,4 +1,4 @@
-"""Packages that only a part of logtwin needs: which extra of pyproject.toml brings each, and what is said without it.
+"""Packages that only a part of logtwin needs: which extra of pyproject.toml brings each, and the error without it.
 
 Whoever replicates RocketMQ or dister installs logtwin alone, and so do Spark's workers. What speaks to Kafka, draws the
 report or prompts for SQL is imported only where that is asked for.
@@ -42,7 +42,7 @@ def naming_extras() -> Iterator[None]:
 
 
 def missing_package(trace: str) -> ConfigurationError | None:
-    """The same of a traceback, which is all that Spark hands over of what happens in a worker. None of any other."""
+    """Return the same error for a traceback, all that Spark hands over of a worker's failure; None for any other."""
     for package in reversed(_MISSING.findall(trace)):
         if package in EXTRA_OF:
             return ConfigurationError(

@@ -17,7 +17,7 @@ _YEAR_CHARS: Final = 4
 
 
 def instant(at_us: int) -> datetime | None:
-    """The time `at_us` microseconds after 1970, UTC; None outside of the years 1 to 9999."""
+    """Return the time `at_us` microseconds after 1970, UTC; None outside of the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(microseconds=at_us)
     except OverflowError:
@@ -25,7 +25,7 @@ def instant(at_us: int) -> datetime | None:
 
 
 def iso(at_us: int, timespec: str = "auto") -> str:
-    """The time `at_us` microseconds after 1970 as ISO 8601, UTC; `timespec` as of `datetime.isoformat`.
+    """Return the time `at_us` microseconds after 1970 as ISO 8601, UTC; `timespec` as of `datetime.isoformat`.
 
     A year that has not four digits has a sign, as ISO 8601 has it: ``+58875-03-01T00:00:00+00:00``.
     """
@@ -37,6 +37,6 @@ def iso(at_us: int, timespec: str = "auto") -> str:
 
 
 def moment(at_us: int) -> str:
-    """The same for a person, to the second: ``2026-11-21 14:02:11 UTC``."""
+    """Return the time for a person, to the second: ``2026-11-21 14:02:11 UTC``."""
     day, _, clock = iso(at_us, "seconds").partition("T")
     return f"{day} {clock.partition('+')[0]} UTC"

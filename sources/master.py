@@ -1,10 +1,10 @@
-"""The contract of a master, which has logs: what it holds of them, how each is read, who is told what is durable.
+"""The contract of a master: the bounds of its logs, how each is read, and how it hears what is durable.
 
 A `Master` is what the configuration names: a RocketMQ broker or a dister leader, which has one log, or a Kafka topic,
-whose partitions are its logs. A `MasterLog` is one of its logs. Both are small picklable values. The driver asks the
-master what it holds, and plans; a log travels to the tasks, where it opens files or sockets to read. Neither keeps a
-connection between calls. Whatever must stay open as long as the job runs, the acknowledging side of a replication
-protocol, is a `Session`, which only the driver has.
+whose partitions are its logs. A `MasterLog` is one of its logs. Both are small picklable values. The driver polls
+the master for bounds, and plans; a log travels to the tasks, where it opens files or sockets to read. Neither keeps a
+connection between calls. What must stay open as long as the job runs, the acknowledging side of a replication protocol,
+is a `Session`, which only the driver has.
 
 What never changes for a kind of master, read in one way, is one value, its `Traits`. The answers of a log with nothing
 special about it, and of a master with one log, are in `sources/sole_log.py`.
@@ -22,12 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sources.bounds import MasterRetention
 from sources.epochs import Epoch, Epochs, Parting
 from sources.errors import LogtwinError
-from sources.keyed_state import KeyedState
-from sources.offsets import LogId, Offset, OffsetRange
-from sources.packed import packed
-from sources.retention import MasterRetention
+from sources.offsets import LogId, Offset, OffsetRange, packed
+from sources.records import KeyedState
 from sources.steps import Steps
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How far a log is committed: the next offset, and the `mark` (`Known`) of the records before it, if it has one."""
+    """The committed position of a log, and the `mark` (`Known`) of the records before it, if there is one."""
 
     offset: Offset
     mark: int | None = None
@@ -129,7 +128,7 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterView:
-    """What a master says about itself, asked once.
+    """A master's own answers about itself, at one moment.
 
     `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None for files. So are `name`
     and `version`. For an elected master, `epoch` is the number of its election, and no fail-over takes back anything
@@ -147,8 +146,8 @@ class MasterView:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What is asked of a log: `identity` is that of the replica (`Known`), `position` is where it stands,
-    and `seen_end` where the log ended when its master was asked before. Each is None if nobody knows."""
+    """One log in a poll: the replica's `identity` (`Known`) and `position`, and `seen_end`, the log end at an earlier
+    poll. Each is None if unknown."""
 
     identity: str | None = None
     position: Offset | None = None
@@ -160,7 +159,7 @@ EMPTY_QUERY: Final = LogQuery()
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a master holds of a log, and which of the logs that have had its name it is (`Known.identity`)."""
+    """The bounds of a log, and which of the logs that have had its name it is (`Known.identity`)."""
 
     bounds: OffsetRange
     identity: str | None = None
@@ -176,7 +175,7 @@ class Traits:
                            the answer to what was asked proves a range: chunks may have no records and still join
     ``cuts_at_records``    `boundary_after` finds boundaries: files can be read at any place, a stream cannot
     ``cuts_batches``       `plan` cuts by `split_bytes`; otherwise a batch is one piece, however long
-    ``gains_logs``         logs are added to it while it is followed. Each has a position from the first look on, so
+    ``gains_logs``         logs are added to it while it is followed. Each has a position from the first poll on, so
                            that a crash cannot change where it starts. Otherwise its only log has the master's id
     ``compares_history``   it compares itself what a replica knows with what it has (`Master.check_history`); otherwise
                            the replica compares the bytes of its last record
@@ -200,7 +199,7 @@ class Traits:
 
 
 class TimeIsUp(Exception):
-    """Raised to a reader in a hurry (`MasterLog.hurried`): it waits for nothing beyond what has come."""
+    """A reader in a hurry (`MasterLog.hurried`) waits no longer, and takes what has come."""
 
 
 class Session(Protocol):
@@ -249,12 +248,12 @@ class Session(Protocol):
 
 @runtime_checkable
 class AskedInSteps(Protocol):
-    """A master of which one thread may ask many at once."""
+    """A master of a kind of which one thread can poll many at once."""
 
-    def held_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
-        """Return `Master.held` in steps; None if it would have to wait for something else, as for a new connection.
+    def poll_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
+        """Return `Master.poll` in steps; None if it would have to wait for something else, such as a new connection.
 
-        The work returns None if more than one question is needed. Then `held` is for a thread of its own.
+        The steps return None if one request is not enough. Then call `poll`, in a thread of its own.
         """
 
 
@@ -269,7 +268,7 @@ class Master(Protocol):
     def traits(self) -> Traits: ...
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Where it is: its address, or a directory."""
 
     @property
@@ -296,11 +295,11 @@ class Master(Protocol):
         Raises MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation, MasterError.
         """
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
-        """Return which logs it has now and what it holds of each, asking once for all; `asked` may name few or none.
+    def poll(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
+        """Return the logs that it has now and the bounds of each, by one request; `asked` may name few or none.
 
-        Of a log of which it cannot say so, while it can of others, it returns the error. If `asked` names none, all
-        begin together, so it is asked again until it can say so of each.
+        If only some of the logs fail, theirs are the errors that it returns. If `asked` names none, all logs begin
+        together, so the request is repeated until each has its bounds.
         Raises Recreated if another log has the name of one in `asked`, and as `MasterLog.bounds` does.
         """
 
@@ -317,7 +316,7 @@ class Master(Protocol):
         """Check that what lies before the offset of each in `known` is still its history, if it `compares_history`.
 
         Returns an error for each of which that is not so (BelowMinimum, AboveMaximum, Rewritten), or cannot be said.
-        Raises as `held` does.
+        Raises as `poll` does.
         """
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
@@ -329,13 +328,13 @@ class Master(Protocol):
         """
 
     def acknowledged_by_master(self) -> Mapping[LogId, Offset]:
-        """What the master itself counts as acknowledged now, of the logs of which it can say it.
+        """Return the offset that the master itself counts as acknowledged now, for each log of which it can tell.
 
         Raises MasterUnreachable, MasterSilent.
         """
 
     def metadata(self) -> Iterator[FetchedMetadata]:
-        """Yield what the master knows besides its logs, kind by kind, asking as the results are taken.
+        """Yield the master's metadata, kind by kind; each is requested when its turn comes.
 
         If a kind fails, its result holds the error. Yields nothing if there is nobody to ask.
         """
@@ -351,7 +350,7 @@ class MasterLog(Protocol):
     def traits(self) -> Traits: ...
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Where the log is read from: the address of its master, or a directory."""
 
     def check(self, *, is_replica: bool = True) -> None:
@@ -363,13 +362,13 @@ class MasterLog(Protocol):
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """Return what the master holds now, from its oldest record to the end of its newest: two record boundaries.
 
-        `known`, an earlier maximum, spares a log of files from being searched again below it. The end may lie below it
-        only if what stands there is no record of the log any more; without it, also if there is a doubt.
+        `known`, an earlier maximum, spares a log of files from being searched again below it. The end is below
+        `known` only if the log has no record there any more; without `known`, also if the end is in doubt.
         Raises MasterUnreachable, MasterSilent, LogError.
         """
 
     def size_bytes(self, wanted: OffsetRange) -> int | None:
-        """About how many bytes of the master's log `wanted` takes, without asking; None if nobody knows."""
+        """Return about how many bytes of the master's log `wanted` takes; None if unknown. Asks nobody."""
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         """Return the first record boundary at or after `offset`, at most `maximum`; `offset` unless `cuts_at_records`.
@@ -396,11 +395,11 @@ class MasterLog(Protocol):
 
     @property
     def reader(self) -> LogReader:
-        """What reads splits of this log, together with those of all logs that have an equal one."""
+        """The reader of its splits; it reads splits of all logs with an equal reader together."""
 
     @property
     def small_reader(self) -> LogReader:
-        """What reads it instead of `reader` if a split has at most SMALL_BYTES (`sources.splits`)."""
+        """The reader of its splits of at most SMALL_BYTES (`sources.reading`)."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Yield the records that start in `owned`, checked, in order, in chunks of bounded size.
@@ -466,7 +465,7 @@ class MasterLog(Protocol):
         """
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """How many bytes of `raw`, `read` and `restore` each of `records` takes; 0 if nobody can say."""
+        """Return how many bytes of `raw`, `read` and `restore` each of `records` takes; 0 if unknown."""
 
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
         """Find how far a replica that holds `records` shares the master's history, by the master's own rule.

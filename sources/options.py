@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 from pydantic.alias_generators import to_camel
 
 from sources.access.address import Address
-from sources.access.secrets import Secret, place_of
+from sources.access.security import Secret, place_of
+from sources.bounds import EARLIEST, StartingOffset
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
 from sources.offsets import LOG_ID_FORM, LogId
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 KIB = 1024
 MIB = 1024 * KIB
 
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
-StartingOffset = Literal["earliest", "latest"] | int
 CheckAndFix = Literal["safe", "faithful", "off"]
 Model = TypeVar("Model", bound=BaseModel)
 

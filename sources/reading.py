@@ -1,14 +1,17 @@
-"""Reading many logs at once: what is wanted of each, and what comes of it.
+"""Reading many logs at once: what is wanted of each, what comes of it, and how many splits a batch is cut into.
 
 A master may answer for many logs at once, so a task hands all splits of such logs to one `LogReader`. Pieces of
 different splits come in any order; those of one split come in the order of its log, and the last that comes is `Ended`.
+
+Every core gets a split of a batch, all of them take as long, and a small batch is one file. Sizes are bytes of the
+master's log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -85,3 +88,36 @@ def rows_of(log: MasterLog, owned: OffsetRange, *, boundary: bool, schema: pa.Sc
             raise piece.error
         log_ids = pa.repeat(str(log.log_id), piece.records.num_rows)
         yield pa.RecordBatch.from_arrays([log_ids, *piece.records.columns], schema=schema)
+
+
+WORTH_A_TASK_BYTES: Final = 16 * 1024 * 1024
+"""A smaller split is read in less time than a second task takes to start, and would leave another small file."""
+
+SMALL_BYTES: Final = 64 * 1024
+"""Of a smaller split, reading takes less time than all that is done once for it."""
+
+LONGER_BY: Final = 8
+"""A split may exceed its target by this fraction (1/8), because one more split per core would cost more.
+
+A batch ends with the record that its limit falls into, so a batch of four full splits is a
+little longer than four of them.
+"""
+
+
+def longest(most_bytes: int) -> int:
+    """Return the largest size of a split that should take at most `most_bytes`."""
+    return most_bytes + most_bytes // LONGER_BY
+
+
+def split_bytes(total_bytes: int, *, most_bytes: int, cores: int) -> int:
+    """Return the size of each split of a batch of `total_bytes`; at most `longest` of `most_bytes`.
+
+    If there is enough for every core, the number of splits is a multiple of `cores`: a left-over task would keep the
+    others waiting for its whole length.
+    """
+    splits = max(-(-total_bytes // longest(most_bytes)), 1)
+    if total_bytes >= cores * WORTH_A_TASK_BYTES:
+        splits = -(-splits // cores) * cores
+    else:
+        splits = max(splits, total_bytes // WORTH_A_TASK_BYTES)
+    return max(-(-total_bytes // splits), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from sources.access.address import Address
-from sources.access.tls import Tls
+from sources.access.security import Tls
 from sources.errors import ConfigurationError
 from sources.master import Master, SoleMaster
 from sources.offsets import LogId

@@ -1,4 +1,4 @@
-"""What most logs and masters answer alike: nobody waits for them, and there is nothing special about them."""
+"""The answers of most logs and masters: nobody waits for them, and there is nothing special about them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PlainLog:
 
 
 class _Log(Protocol):
-    """What a `SoleLog` is of itself."""
+    """The parts of itself that `SoleLog` relies on."""
 
     @property
     def log_id(self) -> LogId: ...
@@ -100,7 +100,7 @@ class SoleLog(PlainLog):
         """Return False: nobody waits for the readers of files."""
         return False
 
-    def held(self: _Log, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
+    def poll(self: _Log, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
         """Implement the contract. If the end is in doubt and lies below the position, it is looked at once more."""
         one = asked.get(self.log_id, EMPTY_QUERY)
         bounds = self.bounds(one.seen_end)

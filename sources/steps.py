@@ -1,6 +1,6 @@
 """Work that waits for answers in steps, so that one thread can wait for many answers at once.
 
-Such work is a generator. It says what it waits for, and goes on when that is there; it waits for nothing in between.
+Such work is a generator: it yields what it waits for, goes on when that has come, and never waits by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Socket(Protocol):
-    """What of a socket is needed to wait for it."""
+    """The part of a socket that is needed to wait for it."""
 
     def fileno(self) -> int: ...
 
@@ -29,4 +29,4 @@ class Awaited:
 
 
 Steps = Generator[Awaited, None, T]
-"""Work that returns a value. At what does not come in time, TimeoutError is thrown into it."""
+"""Work that returns a value. If the awaited bytes do not come in time, TimeoutError is thrown into it."""

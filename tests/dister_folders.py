@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from sources.dister.files.layout import ENTRY_LOG, batch_number, batch_path
-from sources.dister.format.entries import ACT_SET, encode_line
+from sources.dister.entries import ACT_SET, encode_line
+from sources.dister.layout import ENTRY_LOG, batch_number, batch_path
 from tests.sources.dister.entry_logs import write
 
 RND = 1111

@@ -20,10 +20,10 @@ from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import NoObject, _depth, fields_of, kind_of
 from sinks.typed.formats.scalars import day_of, decimal_of, double_of, instant_us, is_integer, long_of
 from sources.access.address import Address
-from sources.dister import services, whole_states
-from sources.dister.files.layout import BatchFile
-from sources.dister.format.entries import decode_line
-from sources.dister.format.line_walk import LineWalk, split_lines
+from sources.dister import states
+from sources.dister.entries import decode_line
+from sources.dister.layout import BatchFile
+from sources.dister.line_walk import LineWalk, split_lines
 from sources.errors import LogtwinError, find_error
 from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
 from sources.kafka.format.transactions import Isolation
@@ -32,7 +32,7 @@ from sources.offsets import END, Offset, OffsetRange
 from sources.rocketmq import metadata
 from sources.rocketmq.broker_words import log_bounds, retention
 from sources.rocketmq.format import properties
-from sources.rocketmq.format.hosts import Host
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.format.record_search import find_record
 from sources.rocketmq.wire.auto_switch import ANSWER_HEAD, EPOCH, AnswerParser
 from sources.rocketmq.wire.ha import FrameParser, ReportParser, encode_frame
@@ -195,8 +195,8 @@ OF_A_LEADER: dict[str, tuple[Make, Work]] = {
     "an entry of a number": (lambda n: b"10000,1," + b"1" * n, decode_line),
     "an entry of keys": (lambda n: b"10000,310,[" + pairs('"%d"')(n) + b"]", decode_line),
     "broken lines": (lambda n: b"10000,310,[]\n" + b"1,a,broken line\n" * n + b"20000,310,[]\n", walked),
-    "services": (lambda n: "1." + ".service.dister" * n + "x", services.parse_key),
-    "a state": (lambda n: b'"' + b'\\"' * n, lambda data: whole_states.decode(data, "a file")),
+    "services": (lambda n: "1." + ".service.dister" * n + "x", states.parse_key),
+    "a state": (lambda n: b'"' + b'\\"' * n, lambda data: states.decode_json(data, "a file")),
 }
 OF_SPARK_AND_STORES: dict[str, tuple[Make, Work]] = {
     "causes": (lambda n: "Caused by: A." * n, passes_as_told),

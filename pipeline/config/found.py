@@ -17,13 +17,14 @@ from sinks.delta.delta_log import newest
 from sinks.state.fence import logs_in, state_in
 from sinks.tables import LOG
 from sinks.warehouse import absolute
+from sources.access.spread import side_by_side
+from sources.bounds import EARLIEST
 from sources.discovery import Named, Roster, Warn, rostered
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
-from sources.options import EARLIEST, ReadOptions
+from sources.options import ReadOptions
 from sources.shards import Shard
-from sources.side_by_side import side_by_side
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from pipeline.config.patterns import at, name_pattern
+from sources.bounds import EARLIEST, LATEST
 from sources.discovery import Named
 from sources.errors import ConfigurationError
 from sources.kafka.discovery import TopicPattern, topic_id
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
-from sources.options import EARLIEST, LATEST, known_keys, parse_options
+from sources.options import known_keys, parse_options
 
 WHICH: Final = ("id", "cluster", "topics", "pattern", "exclude")
 NOT_IN_A_TABLE: Final = {

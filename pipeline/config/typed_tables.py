@@ -30,7 +30,7 @@ from sinks.typed.patterns import check_topic
 from sinks.typed.readers import kinds
 from sinks.typed.source_tables import KEY, KINDS, SourceTable, exactly
 from sinks.views.definition import VIEWS
-from sources.access.secrets import Secret, place_of
+from sources.access.security import Secret, place_of
 from sources.errors import ConfigurationError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,99}")

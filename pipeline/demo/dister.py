@@ -20,7 +20,7 @@ from pipeline.monitoring.display import number
 from pipeline.monitoring.progress import Progress
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.workload import Workload
-from sources.dister.peers import PEERS_FILE
+from sources.dister.states import PEERS_FILE
 from sources.registry import open_log
 
 GROUP: Final = "demo"

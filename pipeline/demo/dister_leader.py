@@ -11,10 +11,9 @@ from pathlib import Path
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import apply, entries_of
 from sources.dister.embedded.workload import Workload
-from sources.dister.files.layout import ENTRY_LOG, batch_number, batch_path
-from sources.dister.files.snapshots import read_nodes, read_services
-from sources.dister.peers import PEERS_FILE, NodeInfo
-from sources.dister.services import SERVICE_FILE, Node, ServiceRegistry, parse_key
+from sources.dister.layout import ENTRY_LOG, batch_number, batch_path
+from sources.dister.metadata import read_nodes, read_services
+from sources.dister.states import PEERS_FILE, SERVICE_FILE, Node, NodeInfo, ServiceRegistry, parse_key
 from sources.errors import ConfigurationError
 
 _ROLES = {0: "follower", 1: "candidate", 2: "leader"}

@@ -66,7 +66,7 @@ def logs_to_ask(config: Config) -> list[Subject]:
 
 def subject(master: Master, state: LogState | None) -> Subject:
     states = {} if state is None else {0: state}
-    return Subject(master.id, master.role, master.place, states, lambda: _ask(master))
+    return Subject(master.id, master.role, master.address, states, lambda: _ask(master))
 
 
 def _ask(master: Master) -> MasterAnswer:

@@ -27,7 +27,7 @@ def topics_to_ask(config: Config) -> list[Subject]:
 
 def subject(options: ReplicatedTopicOptions, states: Mapping[int, LogState]) -> Subject:
     topic = replace(open_topic(options), patience_ms=_PATIENCE_MS)
-    return Subject(topic.id, topic.role, topic.place, states, lambda: _ask(topic), has_partitions=True)
+    return Subject(topic.id, topic.role, topic.address, states, lambda: _ask(topic), has_partitions=True)
 
 
 def _ask(topic: KafkaTopic) -> MasterAnswer:

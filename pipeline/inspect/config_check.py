@@ -28,10 +28,10 @@ from pipeline.spark.master_url import reached_master
 from pipeline.spark.session import without_session
 from sinks.storage.check import check_writable
 from sinks.storage.place import SmallFile, placed
+from sources.access.spread import side_by_side
 from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable, unnamed
 from sources.extras import EXTRA_OF, naming_extras
 from sources.group.asking import Asker
-from sources.side_by_side import side_by_side
 
 STORAGE_PATIENCE_S: Final = 3.0
 STORE_WITHIN_S: Final = 10.0

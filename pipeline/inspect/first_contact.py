@@ -83,7 +83,7 @@ def _asker(name: str, options: FollowedOptions, asks_rights: bool) -> Question:
         master = open_master(options)
     except LogtwinError as error:
         return name, partial(Contact, name, error=error)
-    at = (options.remoting if isinstance(options, ReadOptions) else None) or master.place
+    at = (options.remoting if isinstance(options, ReadOptions) else None) or master.address
     return at, partial(_asked, master, at, asks_rights)
 
 
@@ -115,7 +115,7 @@ def _log_words(master: Master) -> str:
 
 def _topic_words(master: Master) -> str:
     """Also what its group has committed: that asks for our rights on it."""
-    held = master.held({})
+    held = master.poll({})
     for one in held.values():
         if isinstance(one, LogtwinError):
             raise one

@@ -20,10 +20,10 @@ from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, tot
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.monitoring.run_state import Run, RunState, told_together
 from sinks.state.log_state import LogState
+from sources.access.spread import side_by_side
 from sources.errors import LogtwinError, MasterError, ReplicaError, unnamed
 from sources.master import MasterView
 from sources.offsets import Offset
-from sources.side_by_side import side_by_side
 
 
 def statuses(config: Config, runs: Sequence[Run] | None = None) -> list[Progress]:

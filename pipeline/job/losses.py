@@ -30,7 +30,7 @@ from sinks.batch.replica import Replica
 from sinks.healing.repair import Repair, Repaired
 from sinks.state.log_state import LogState, Writer
 from sinks.values.incident import Action, Incident, cause_of
-from sources.bounds import held_from
+from sources.bounds import check_position
 from sources.errors import (
     LogtwinError,
     MasterSilent,
@@ -127,7 +127,7 @@ def _not_held(replicas: Iterable[Replica], held: Mapping[str, OffsetRange]) -> I
     for one in replicas:
         if one.state is not None and one.state.offset is not None:
             try:
-                held_from(one.state.offset, held.get(str(one.log_id)), log=one.log_id)
+                check_position(one.state.offset, held.get(str(one.log_id)), log=one.log_id)
             except OffsetOutOfRange as error:
                 yield one, error
 

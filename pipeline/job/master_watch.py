@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sources.access.spread import Spread
+from sources.bounds import UntilLoss
 from sources.errors import LogtwinError
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
-from sources.retention import UntilLoss
 
 SIGHT_EVERY_S = 5.0
 """How often it counts that a log still ends where it ended."""

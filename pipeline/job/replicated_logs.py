@@ -32,15 +32,13 @@ from sinks.state.log_state import LogState
 from sinks.state.positions import Beginning
 from sinks.tables import log_table
 from sources.access.spread import Spread
-from sources.bounds import held_from
+from sources.bounds import LATEST, check_position, resolve_offset
 from sources.errors import FailedOver, LogtwinError, MasterRefused, Recreated, RepairPending, TakenOver
 from sources.group.standing import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import EMPTY_QUERY, Holding, LogQuery
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
-from sources.options import LATEST
 from sources.registry import FollowedOptions, open_master
-from sources.starting import resolved
 
 log = logging.getLogger(__name__)
 
@@ -137,12 +135,12 @@ class ReplicatedLogs:
     def hear(self, seen: Seen, turn: int, now_s: float, unlisted: Container[str] = ()) -> None:
         """Take what the planner has `seen` of its logs since they were listed for the `turn`-th time, or are not."""
         held = {
-            log_id: seen[log_id].held
+            log_id: seen[log_id].bounds
             for log_id in self.watch.held
             if log_id in seen and (seen[log_id].turn == turn or log_id in unlisted)
         }
         while self._gains_logs and (added := seen.get(coming := str(self._coming()))) is not None:
-            held[coming] = added.held
+            held[coming] = added.bounds
             self._numbers = topic_and_number(LogId.parse(coming))[1] + 1
         self.watch.hear(held, self.position(), now_s)
 
@@ -152,7 +150,7 @@ class ReplicatedLogs:
         return next(one for one in numbered if self._shard is None or self._shard.has(one))
 
     def _ask(self, begun: Iterable[LogId] = ()) -> Mapping[LogId, Holding]:
-        """Ask what the master holds now, of what no other job has and it can say. Raises as `Master.held` does.
+        """Ask what the master holds now, of what no other job has and it can say. Raises as `Master.poll` does.
 
         `begun` are logs that are not open yet.
         """
@@ -164,7 +162,7 @@ class ReplicatedLogs:
             )
             for log_id, one in self.replicas.items()
         }
-        found = self.master.held(asked)
+        found = self.master.poll(asked)
         if self._gains_logs:
             self._look_for_others({**dict.fromkeys(asked), **found})
         ours = {log_id: one for log_id, one in found.items() if log_id not in self.elsewhere}
@@ -197,7 +195,7 @@ class ReplicatedLogs:
         begun = self._begun() if self._gains_logs and not self.replicas else []
         if waits and begun:
             with suppress(MasterRefused):
-                self.master.held({})
+                self.master.poll({})
         self._claimed = held = self._ask(begun)
         if self.replicas:
             self._opening.open(*self.replicas.values())
@@ -273,8 +271,8 @@ class ReplicatedLogs:
         master = self.master.log(replica.log_id)
         bounds, start = master.bounds(), replica.position()
         if start is None:
-            start = resolved(self._options.starting_offset, bounds, master)
-        held_from(start, bounds, log=replica.log_id)
+            start = resolve_offset(self._options.starting_offset, bounds, master)
+        check_position(start, bounds, log=replica.log_id)
         end = master.end_of_batch(start, bounds.end, self._options.max_bytes_per_trigger)
         return self.group.bring(replica, OffsetRange(start, end)) if start < end else None
 
@@ -318,7 +316,7 @@ class ReplicatedLogs:
         """
         begun = {log_id: state.offset for log_id, state in self.states.items() if state.offset is not None}
         if self._shard is not None:
-            found = open_master(self._options.model_copy(update={"shard": None})).held({}).items()
+            found = open_master(self._options.model_copy(update={"shard": None})).poll({}).items()
             held = {**held, **{at: one for at, one in found if isinstance(one, Holding)}}
         is_last = self._options.starting_offset == LATEST
         return begun | {at: one.bounds.end if is_last else one.bounds.start for at, one in held.items()}

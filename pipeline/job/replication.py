@@ -42,7 +42,7 @@ from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, Totals, in_all
 from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
-from sources.group.standing import ReadingPlace, Seen
+from sources.group.standing import ListedLog, Seen
 from sources.offsets import Offset
 from sources.registry import FollowedOptions
 
@@ -113,11 +113,11 @@ class Replication:
         return self._logs.replicas
 
     @property
-    def places(self) -> dict[str, ReadingPlace]:
+    def places(self) -> dict[str, ListedLog]:
         """The positions of the logs to be read, for the planner. Empty before they are open."""
         states = {str(log_id): state for log_id, state in self._logs.states.items()}
         return {
-            log_id: ReadingPlace(state.offset, self.turn, state.identity)
+            log_id: ListedLog(state.offset, self.turn, state.identity)
             for log_id, state in states.items()
             if log_id not in self._aside
         }
@@ -141,7 +141,7 @@ class Replication:
             unlisted=self.is_unlisted,
             phase=self._phase,
             role=logs.master.role,
-            master=logs.master.place,
+            master=logs.master.address,
             master_role=watch.role,
             master_epoch=watch.epoch,
             confirmed=watch.confirmed,

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final
 
 from pipeline.monitoring.facts import UNIT, Fact, Metric, Readers, as_json
 from sinks.batch.result import BatchStep
+from sources.bounds import UntilLoss
 from sources.errors import LogtwinError, error_types
 from sources.loss import Condition
 from sources.master import SessionState
 from sources.offsets import UNITS, LogId, Offset, Unit
-from sources.retention import UntilLoss
 
 
 class Phase(enum.StrEnum):

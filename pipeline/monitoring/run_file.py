@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from pipeline.monitoring.run_state import Run, superseded
 from sinks.storage.place import SPARE_BYTES, SmallFile
-from sources.side_by_side import side_by_side
+from sources.access.spread import side_by_side
 
 log = logging.getLogger(__name__)
 

@@ -218,7 +218,7 @@ class _Backfill:
             offset=part.start,
             expected=f"a source that also holds the record before {hole.start} or the one at {hole.end}, to compare it "
             "with the replica",
-            found=f"one that holds {self._in_source}, at {self._source.place}",
+            found=f"one that holds {self._in_source}, at {self._source.address}",
             hint="Put the segment file with that record beside the others.",
         )
 

@@ -18,8 +18,8 @@ from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import MasterOptions
 from sources.records import BLANK, RECORD_SCHEMA
 from sources.registry import open_log
-from sources.rocketmq.files.controller_store import EPOCH_FILE, encode_epoch_file
 from sources.rocketmq.files.rebuilt_files import DEFAULT_FILE_SIZE_BYTES, RebuiltFiles, check_file_ends, file_size_bytes
+from sources.rocketmq.files.segment_files import EPOCH_FILE, encode_epoch_file
 
 _PIECE_BYTES: Final = 64 * 1024 * 1024
 _BLANK_COLUMNS: Final = ("offset", "size", "kind")

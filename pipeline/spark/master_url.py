@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from sources.access.address import Address
+from sources.access.spread import side_by_side
 from sources.errors import ConfigurationError
-from sources.side_by_side import side_by_side
 
 WITHIN_S: Final = 3.0
 _STANDALONE: Final = "spark://"

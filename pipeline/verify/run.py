@@ -157,7 +157,7 @@ class _Verification:
         in_holes = sum(hole.size for hole in stored.holes.within(self._scope.range))
         summary = VerifySummary(
             log_id=self._log_id,
-            master=self.master.place,
+            master=self.master.address,
             position=stored.position,
             seed=state.asked.seed,
             bytes=tally.bytes,
@@ -181,7 +181,7 @@ class _Verification:
         if scope.share is not None and seed is None:
             seed = secrets.randbelow(1_000_000) if found is None or found.asked.seed is None else found.asked.seed
         asked = Asked(
-            place=self.master.place,
+            place=self.master.address,
             epoch=self._stored.epoch,
             start=scope.start,
             end=scope.end,

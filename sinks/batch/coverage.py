@@ -35,8 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from sources.errors import CoverageError, Gap
-from sources.offsets import Offset, OffsetRange
-from sources.packed import packed
+from sources.offsets import Offset, OffsetRange, packed
 
 GAP_HINT = "The table is right, and the batch was planned from elsewhere: the job goes on at the table's position."
 HINT = "Nothing was committed. The master's data or its reader is at fault; keep the log and report it."

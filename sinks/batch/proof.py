@@ -20,8 +20,7 @@ from sinks.values.ledger_row import STREAM, LedgerRow
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import leaves_what_is_before
-from sources.offsets import Offset, OffsetRange
-from sources.packed import packed
+from sources.offsets import Offset, OffsetRange, packed
 
 
 @packed

@@ -26,8 +26,7 @@ from sinks.values.continuity import Link, behind, nothing_of
 from sources.errors import BelowMinimum, LogtwinError, MasterSilent, of_log
 from sources.loss import leaves_what_is_before
 from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
-from sources.offsets import Offset, OffsetRange
-from sources.packed import packed
+from sources.offsets import Offset, OffsetRange, packed
 from sources.reading import Come, Ended, LogReader, WantedSplit
 
 
@@ -207,5 +206,5 @@ def _nothing_came(log: LogWriter, owned: OffsetRange) -> MasterSilent:
         offset=owned.start,
         expected=f"one within {log.patience_s or 0:g} s",
         found="none",
-        hint=f"Check the way to {log.master.place}. It is given more time when it is tried again.",
+        hint=f"Check the way to {log.master.address}. It is given more time when it is tried again.",
     )

@@ -31,7 +31,7 @@ from sources.errors import LogtwinError
 from sources.loss import condition_of
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
-from sources.splits import longest
+from sources.reading import longest
 
 CHUNKS_AHEAD: Final = 4
 """How many chunks may wait for their writers if a split has several files: what the file before still has to write

@@ -28,8 +28,7 @@ from sinks.tables import QUARANTINE, log_table
 from sources.errors import StorageUnreachable, across_processes
 from sources.master import PlannedSplit
 from sources.offsets import LogId
-from sources.reading import LogReader
-from sources.splits import SMALL_BYTES, WORTH_A_TASK_BYTES, longest
+from sources.reading import SMALL_BYTES, WORTH_A_TASK_BYTES, LogReader, longest
 
 READ_AT_ONCE: Final = 8
 """How many masters one task reads at once, at most; and how many times what is worth a task: the memory adds up."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.tables import KEY_VALUES
-from sources.keyed_state import Changes
+from sources.records import Changes
 
 BUCKETS = 16
 """The number of buckets; each is a file. A batch that changes few keys rewrites few of them, but many small files would

@@ -33,8 +33,8 @@ from sinks.storage.errors import failed_by
 from sinks.tables import BUCKET, EPOCH, KEY_VALUES, LOG_ID
 from sinks.warehouse import absolute, ensure_table
 from sources.errors import ReplicaError
-from sources.keyed_state import Changes
 from sources.offsets import LogId, Offset, Position
+from sources.records import Changes
 
 _SCHEMA = KEY_VALUES.schema.remove_metadata()
 _ROWS_AT_ONCE = 16_384

@@ -30,9 +30,9 @@ from sinks.storage.errors import failed_by
 from sinks.tables import KEY_VALUES, log_table
 from sinks.warehouse import absolute
 from sources.errors import LogError, ReplicaError
-from sources.keyed_state import Changes, KeyedState
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
+from sources.records import Changes, KeyedState
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """How an object store is reached: the section ``[storage]``, for Arrow here and for Hadoop in `hadoop.py`.
 
-Both use the same settings. None of them is a secret: secrets are only named (`sources/access/secrets.py`), and read
+Both use the same settings. None of them is a secret: secrets are only named (`sources/access/security.py`), and read
 where they are used. So every process of a session can find the settings in its environment, in the variable
 ``LOGTWIN_STORAGE``. Settings that are not given are left to the ecosystem: AWS's own variables, profile and role of the
 instance, Azure's and Google's default credentials.
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pyarrow.fs as pafs
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationInfo, field_validator, model_validator
 
-from sources.access.secrets import Secret, place_of
+from sources.access.security import Secret, place_of
 from sources.errors import ConfigurationError
 
 S3: Final = ("s3", "s3a")

@@ -21,7 +21,7 @@ from sinks.typed.columns import DELETED, DELETED_AT, SOURCE_ORDER, Column, colum
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import Fields, Reader, not_too_deep
 from sinks.typed.patterns import is_meant
-from sources.access.secrets import Secret
+from sources.access.security import Secret
 from sources.offsets import LogId
 
 

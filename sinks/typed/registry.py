@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 from sinks.typed.formats.json_fields import NoObject, given
-from sources.access.secrets import Secret
+from sources.access.security import Secret
 from sources.errors import ConfigurationError, RegistryUnreachable
 
 _T = TypeVar("_T")

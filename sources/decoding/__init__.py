@@ -1,1 +1,4 @@
-"""Tools for decoders: compiled loops, spans of bytes, compressed streams, unforeseen failures."""
+"""Tools for decoders: compiled loops, columns of bytes, compressed streams, unforeseen failures.
+
+Begin with `undecodable`: what happens to a record that makes its decoder fail.
+"""

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sources.dister.format.entries import RANDOM
+from sources.dister.entries import RANDOM
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 

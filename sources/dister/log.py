@@ -17,20 +17,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sources.bounds import ToldDoubt
+from sources.dister import columns
 from sources.dister.check_and_fix import Line, faithful_point, lines_of, safe_point
-from sources.dister.files.entry_log import EntryLog
-from sources.dister.files.snapshots import read_nodes
-from sources.dister.format import columns
-from sources.dister.format.columns import KEY_VALUES
-from sources.dister.metadata import fetch
-from sources.dister.peers import PEERS_FILE, check_nodes
+from sources.dister.columns import KEY_VALUES
+from sources.dister.entry_log import EntryLog
+from sources.dister.metadata import fetch, read_nodes
+from sources.dister.states import PEERS_FILE, check_nodes
 from sources.errors import naming
 from sources.master import Chunk, Damage, MasterView, Traits
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import CheckAndFix
 from sources.sole_log import SoleLog
-from sources.told_doubt import ToldDoubt
 
 MIB = 1024 * 1024
 MAX_ENTRIES_PER_TRIGGER = 10_000
@@ -58,7 +57,7 @@ class DisterLog(SoleLog):
     _told: ToldDoubt = field(default_factory=ToldDoubt, init=False, repr=False, compare=False)
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return self.path
 
     @property

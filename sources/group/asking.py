@@ -30,20 +30,20 @@ for a longer time if there are hundreds."""
 FEW: Final = 4
 MANY: Final = 256
 IN_S: Final = 0.2
-"""In this time all that wait should have been asked: part of the half second that a batch waits for a look."""
+"""In this time all that wait should have been asked: part of the half second that a batch waits for a poll."""
 
 STEPS_S: Final = 0.02
 """The longest wait for steps: for answers that threads bring meanwhile."""
 
 GROW_S: Final = 0.03
-"""How often to look whether there are enough threads."""
+"""How often to check whether there are enough threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Key]):
     """The answer to the question of `key`, a value or the exception that it raised.
 
-    `at_s` of `time.monotonic` is when it came; of a question in steps when somebody looked, which may be long after.
+    `at_s` of `time.monotonic` is when it came; of a question in steps when it was taken, which may be long after.
     """
 
     key: Key
@@ -130,7 +130,7 @@ class Asker(Generic[Key]):
         return key in self._under_way
 
     def asked_s(self, key: Key) -> float | None:
-        """When the pending question of `key` was put; None while it waits for a thread, and without one."""
+        """Return when the pending question of `key` was put; None while it waits for a thread, or if there is none."""
         return self._under_way.get(key)
 
     def wait(self, timeout_s: float) -> bool:
@@ -164,7 +164,7 @@ class Asker(Generic[Key]):
             self._step(self._stepped(number), TimeoutError())
 
     def _stepped(self, number: int) -> _Stepping[Key]:
-        """The question that waited for that socket, and does no more."""
+        """Return the question that waited for that socket; it waits no longer."""
         self._poll.unregister(number)
         return self._stepping.pop(number)
 

@@ -25,10 +25,10 @@ UNLISTED: Final = 0
 """The turn of a log that the job has not listed, as a partition that was just added to a topic. Turns begin at 1."""
 
 
-def write_whole(path: str | os.PathLike[str], said: object) -> None:
-    """Replace the file at `path` with `said` as JSON, atomically. For one thread at a time. Raises OSError."""
+def write_whole(path: str | os.PathLike[str], value: object) -> None:
+    """Replace the file at `path` with `value` as JSON, atomically. For one thread at a time. Raises OSError."""
     temporary = Path(f"{os.fspath(path)}.new")
-    temporary.write_text(json.dumps(said))
+    temporary.write_text(json.dumps(value))
     temporary.replace(path)
 
 
@@ -57,8 +57,8 @@ class ToldFile(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingPlace:
-    """Where a log is committed up to (None: nothing yet) and reading continues. `identity` is that of `Known`.
+class ListedLog:
+    """A log to read: its position (None: nothing is committed yet), and which log it is (`Known.identity`).
 
     The job increases `turn` each time it lists the log anew. So a reader that checks the file too rarely to see the log
     missing still notices that it was.
@@ -75,7 +75,7 @@ class Standing:
     after which no batch begins.
     """
 
-    positions: Mapping[str, ReadingPlace]
+    positions: Mapping[str, ListedLog]
     budget_bytes: int
     is_stopping: bool = False
 
@@ -85,9 +85,10 @@ NOTHING: Final = Standing(MappingProxyType({}), budget_bytes=1)
 
 def write(path: str | os.PathLike[str], standing: Standing) -> None:
     """Replace the file at `path` with `standing`, atomically. For one thread at a time. Raises OSError."""
-    places = {log: [place.position, place.turn, place.identity] for log, place in standing.positions.items()}
-    said = {"positions": places, "budget_bytes": standing.budget_bytes, "is_stopping": standing.is_stopping}
-    write_whole(path, said)
+    positions = {log: [one.position, one.turn, one.identity] for log, one in standing.positions.items()}
+    write_whole(
+        path, {"positions": positions, "budget_bytes": standing.budget_bytes, "is_stopping": standing.is_stopping}
+    )
 
 
 def file_at(path: str | os.PathLike[str]) -> ToldFile[Standing]:
@@ -95,16 +96,16 @@ def file_at(path: str | os.PathLike[str]) -> ToldFile[Standing]:
     return ToldFile(path, _parsed, NOTHING)
 
 
-def _parsed(said: Mapping[str, Any]) -> Standing:
-    places = {log: ReadingPlace(*place) for log, place in said["positions"].items()}
-    return Standing(MappingProxyType(places), said["budget_bytes"], said["is_stopping"])
+def _parsed(stored: Mapping[str, Any]) -> Standing:
+    positions = {log: ListedLog(*listed) for log, listed in stored["positions"].items()}
+    return Standing(MappingProxyType(positions), stored["budget_bytes"], stored["is_stopping"])
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What a master held of a log, when the job had listed the log for the `turn`-th time (`ReadingPlace`)."""
+    """The bounds of a log when the job had listed it for the `turn`-th time (`ListedLog`)."""
 
-    held: OffsetRange
+    bounds: OffsetRange
     turn: int
 
 
@@ -118,7 +119,7 @@ def path_beside(standing_path: Path) -> Path:
 
 def write_seen(path: Path, seen: Seen) -> None:
     """Replace the file at `path` with `seen`, atomically. For one thread at a time. Raises OSError."""
-    write_whole(path, {log: [one.held.start, one.held.end, one.turn] for log, one in seen.items()})
+    write_whole(path, {log: [one.bounds.start, one.bounds.end, one.turn] for log, one in seen.items()})
 
 
 def seen_file_at(path: Path) -> ToldFile[Seen]:
@@ -126,5 +127,5 @@ def seen_file_at(path: Path) -> ToldFile[Seen]:
     return ToldFile(path, _seen_in, {})
 
 
-def _seen_in(said: Mapping[str, tuple[int, int, int]]) -> Seen:
-    return {log: Sighting(OffsetRange(Offset(start), Offset(end)), turn) for log, (start, end, turn) in said.items()}
+def _seen_in(stored: Mapping[str, tuple[int, int, int]]) -> Seen:
+    return {log: Sighting(OffsetRange(Offset(start), Offset(end)), turn) for log, (start, end, turn) in stored.items()}

@@ -8,7 +8,7 @@ option                meaning
 ``standing``          the file in which the job says which of their logs to read now (`sources.group.standing`);
                       beside it the planner says what their masters hold (`sources.group.standing`)
 ``triggerIntervalS``  how long a record waits for its batch at most, if no producer waits for the record
-``lookDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
+``pollDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
                       interval if that is shorter
 ====================  ==============================================================================================
 
@@ -32,27 +32,27 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from sources.bounds import StartingOffset
 from sources.errors import ConfigurationError, across_processes
-from sources.group.lookout import Lookout
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.teller import Teller
+from sources.group.poller import Poller, Teller
 from sources.group.watch import GroupWatch, Pace
 from sources.master import Master
-from sources.options import ReadOptions, StartingOffset, parse_options
+from sources.options import ReadOptions, parse_options
 from sources.record_source import RecordSource
 from sources.registry import FollowedOptions, open_master
 
-LOOK_DEADLINE_S: Final = 0.5
-SHORTEST_LOOK_DEADLINE_S: Final = 0.1
+POLL_DEADLINE_S: Final = 0.5
+SHORTEST_POLL_DEADLINE_S: Final = 0.1
 """The shortest deadline, whatever the interval: a loaded machine that is not away may need this long to answer."""
 
 FIRST_INTERVALS: Final = 10
 FIRST_WITHIN_S: Final = 10.0
-"""For how long the first batch is waited for, at most: many logs take a while to be listed and looked at."""
+"""For how long the first batch is waited for, at most: many logs take a while to be listed and polled."""
 
-LAST_LOOK_DEADLINE_S: Final = 60.0
-"""The minimum for the looks of Trigger.AvailableNow. Hanging files have no deadline of their own."""
+LAST_POLL_DEADLINE_S: Final = 60.0
+"""The minimum for the polls of Trigger.AvailableNow. Hanging files have no deadline of their own."""
 
 NO_ROWS: Final = pa.schema([pa.field("log_id", pa.string())])
 """The schema that Spark asks for."""
@@ -66,17 +66,17 @@ class GroupOptions(BaseModel):
     masters: Path = Field(description="the job's file that says which masters there are")
     standing: Path = Field(description="the job's file that says which of their logs are to be read")
     trigger_interval_s: PositiveFloat = Field(1.0, description="how long a record waits for its batch at most")
-    look_deadline_s: PositiveFloat | None = Field(None, description="how long a batch waits for a master's answer")
+    poll_deadline_s: PositiveFloat | None = Field(None, description="how long a batch waits for a master's answer")
 
     def pace(self, masters: Sequence[FollowedOptions]) -> Pace:
-        """How long to wait for what, if these are the masters."""
-        shortest = max(self.trigger_interval_s, SHORTEST_LOOK_DEADLINE_S)
+        """Return how long to wait for these masters."""
+        shortest = max(self.trigger_interval_s, SHORTEST_POLL_DEADLINE_S)
         logs = [one for one in masters if isinstance(one, ReadOptions)]
         connecting_s = [one.connect_timeout_ms * (one.connect_attempts + 1) / 1000 for one in logs]
         return Pace(
             interval_s=self.trigger_interval_s,
-            look_deadline_s=self.look_deadline_s or min(LOOK_DEADLINE_S, shortest),
-            last_look_deadline_s=max(LAST_LOOK_DEADLINE_S, 2 * max(connecting_s, default=0)),
+            poll_deadline_s=self.poll_deadline_s or min(POLL_DEADLINE_S, shortest),
+            last_poll_deadline_s=max(LAST_POLL_DEADLINE_S, 2 * max(connecting_s, default=0)),
         )
 
 
@@ -148,16 +148,16 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _watching(self) -> GroupWatch:
         if self._watch is None:
             self._teller = Teller(self._standing)
-            self._watch = GroupWatch(self._lookouts(self._first), self._standing, self._pace, self._added)
+            self._watch = GroupWatch(self._pollers(self._first), self._standing, self._pace, self._added)
             self._teller.start()
         return self._watch
 
-    def _added(self) -> list[Lookout]:
-        return self._lookouts(_opened(self._masters.added()))
+    def _added(self) -> list[Poller]:
+        return self._pollers(_opened(self._masters.added()))
 
-    def _lookouts(self, masters: Iterable[_Opened]) -> list[Lookout]:
-        """Return a lookout of each master; the job is told what is seen through it."""
-        found = [Lookout(master, starting_offset) for master, starting_offset in masters]
+    def _pollers(self, masters: Iterable[_Opened]) -> list[Poller]:
+        """Return a poller of each master; the job is told what is seen through it."""
+        found = [Poller(master, starting_offset) for master, starting_offset in masters]
         if self._teller is not None:
             self._teller.add(found)
         return found

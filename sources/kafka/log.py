@@ -22,8 +22,7 @@ from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_
 from sources.kafka.options import RECORD_BYTES
 from sources.kafka.reader import KafkaReader
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, Traits
-from sources.offsets import LogId, Offset, OffsetRange, partition_log
-from sources.packed import packed
+from sources.offsets import LogId, Offset, OffsetRange, packed, partition_log
 from sources.reading import WantedSplit, alone
 from sources.sole_log import PlainLog
 
@@ -68,8 +67,8 @@ class KafkaLog(PlainLog):
         return held[self.number]
 
     @property
-    def place(self) -> str:
-        return self.topic.place
+    def address(self) -> str:
+        return self.topic.address
 
     @property
     def traits(self) -> Traits:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sources.errors import LogtwinError, naming
-from sources.kafka.bounds import bounds
 from sources.kafka.cluster.connection import Cluster, ask_again, connected
 from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.leaders import bounds
 from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
 from sources.kafka.format.transactions import Isolation
 from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata

@@ -13,15 +13,15 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SkipValidation, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
-from sources.access.secrets import Secret, place_of
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls, place_of
+from sources.bounds import EARLIEST, LATEST
 from sources.errors import ConfigurationError
 from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Protocol, Security
 from sources.kafka.format.transactions import Isolation
 from sources.kafka.topic_offsets import TopicOffsets
 from sources.loss import OnLoss
 from sources.offsets import LOG_ID_FORM, LogId
-from sources.options import EARLIEST, LATEST, MIB, parse_options
+from sources.options import MIB, parse_options
 from sources.shards import Shard
 
 RECORD_BYTES: Final = 1024

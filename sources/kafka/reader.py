@@ -2,21 +2,21 @@
 
 What must hold after reading a range [a, b): the leader was asked from a on, each request began where the answer before
 it ended, and the last answer reached b. Offsets without a record are legal (compaction, and what transactions leave
-behind) if a batch from the leader led past them. An empty answer leads nowhere: a leader that throttles or has not
+behind) if a batch from the leader led past them. An empty answer proves nothing: a leader that throttles or has not
 caught up also returns nothing.
 
 Leader epochs go along with offsets, so that a log that was cut and grew again is noticed (KIP-320). The epoch of an
-offset is that of the batch before it or, if the leader has none there any more, that of the batch behind it. What was
-read before the hole would not do: if its epoch ended inside the hole, that would look like a cut.
+offset is that of the batch before it or, if the leader has none there any more, that of the batch behind it. The epoch
+of what was read before a hole would not do: if it ended inside the hole, that would look like a cut.
 
-Reading goes round by round. In a round each broker is asked once, and all of them before any has answered. The answers
-together have room for `chunk_bytes`, which those take that come first; so a partition that got something goes behind
-all others, and one that got nothing is said to have nothing only if nothing came of those before it, either. A range of
-a few offsets asks for a few bytes: the rest of a long log would come for nothing. If that is too little, it is more the
-next time.
+Reading goes round by round. In a round each broker gets one request, and all of them before any has answered. The
+answers together have room for `chunk_bytes`, which the first partitions of each request take. So a partition that got
+records goes behind all others, and one that got none is taken to have none only if those before it got none, either. A
+range of a few offsets asks for a few bytes: the rest of a long log would come for nothing. If that is too little, the
+next request asks for more.
 
-After an error that a retry can help, a partition is asked for again until it has not got on for `patience_ms`; others
-do not wait for it. What is known of its topic is forgotten, so leader and topic id are looked up again.
+After an error that a retry can help, a partition is requested again until it has not advanced for `patience_ms`; others
+do not wait for it. Its topic is forgotten, so leader and topic id are looked up again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from typing import Final
 
 from sources.bounds import check_within
 from sources.errors import CorruptRecord, LogtwinError, MasterRefused, MasterSilent, ProtocolViolation, UnprovenEnd
-from sources.kafka.bounds import bounds_of
 from sources.kafka.cluster.connection import Cluster, kept, may_pass
-from sources.kafka.cluster.fetch import Fetched, FetchedBatches, FetchQuestion, fetch, fetch_one, in_order
+from sources.kafka.cluster.leaders import Fetched, FetchedBatches, FetchQuestion, bounds_of, fetch, fetch_one, in_order
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, TopicPartition, learn_topics, topic_known
 from sources.kafka.format.batches import damage_at, decode_sound
@@ -58,7 +57,7 @@ class KafkaReader:
 
     `chunk_bytes` is how much is requested of a broker at once; a larger batch comes whole. An absent leader is waited
     for `patience_ms`. With `past_damage`, reading goes on behind a damaged batch. For `patience_s` see
-    `MasterLog.hurried`: no partition ends late before it was asked for, and has got something or was found silent.
+    `MasterLog.hurried`: no partition ends late before it was requested once, with or without success.
     """
 
     settings: KafkaSettings
@@ -69,9 +68,9 @@ class KafkaReader:
     patience_s: float | None = None
 
     def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
-        """Yield of each range chunks that join and cover exactly that. Chunks of holes have no records.
+        """Yield the chunks of each range, which join and cover exactly that. Chunks of holes have no records.
 
-        If it is not known which of the topics of its name is meant (`Known.identity`), it is the one that there is. The
+        Without a `Known.identity`, the topic is whichever has the name now. The
         chunks' `raw` is made of their records (`columns.canonical`), so it is equal however the range is cut. Damage is
         one batch or more, or the part of them in the range, with all their bytes; it ends where a sound batch begins.
 
@@ -81,12 +80,12 @@ class KafkaReader:
         """
         rounds = _Rounds(self, wanted)
         yield from rounds.ended_at_once(wanted)
-        while rounds.go_on():
+        while rounds.wait():
             try:
                 with kept(self.settings) as cluster:
-                    yield from rounds.over(cluster)
+                    yield from rounds.read(cluster)
             except _Broken:
-                pass  # whom it concerns has it already
+                pass  # the ranges that it concerns have their error already
             except LogtwinError as error:
                 yield from rounds.all_failed(error)
 
@@ -97,7 +96,7 @@ class _Broken(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Reading:
-    """One range. `wanted` is what is still to come of it, and is asked for in vain since `since_s`."""
+    """One range. `wanted` is still to come, and has been requested in vain since `since_s`."""
 
     number: int
     log_id: LogId
@@ -107,7 +106,7 @@ class _Reading:
     epoch: int | None
     since_s: float
     max_bytes: int
-    has_come: bool = False
+    has_advanced: bool = False
     trouble: LogtwinError | None = None
     tries: int = 0
     again_at_s: float = 0.0
@@ -122,12 +121,12 @@ class _Reading:
         max_bytes = max(wanted.owned.size * RECORD_BYTES * _FOR_LONGER, _LEAST_BYTES)
         return cls(number, log_id, tp, topic_id, wanted.owned, epoch, now_s, max_bytes)
 
-    def got_on(self, reached: Offset, epoch: int | None) -> None:
+    def advance(self, reached: Offset, epoch: int | None) -> None:
         self.wanted, self.epoch = self.wanted.starting_at(reached), epoch
-        self.has_come, self.trouble, self.tries = True, None, 0
+        self.has_advanced, self.trouble, self.tries = True, None, 0
 
-    def put_off(self, error: LogtwinError, now_s: float) -> None:
-        """Note an error that may pass, and when to ask again: the later, the more often there was one."""
+    def postpone(self, error: LogtwinError, now_s: float) -> None:
+        """Note an error that may pass, and when to try again: later after each in a row."""
         longest_s = min(_FIRST_WAIT_S * 2**self.tries, _LONGEST_WAIT_S)
         self.trouble, self.tries = error, min(self.tries + 1, 10)
         self.again_at_s = now_s + random.uniform(0, longest_s)  # noqa: S311 - nothing secret
@@ -137,7 +136,7 @@ Asked = tuple[_Reading, FetchQuestion]
 
 
 class _Rounds:
-    """The ranges that are still to be read, in the order in which they are asked for."""
+    """The ranges that are still to be read, in the order of the requests."""
 
     def __init__(self, reader: KafkaReader, wanted: Sequence[WantedSplit]) -> None:
         now_s = time.monotonic()
@@ -151,8 +150,8 @@ class _Rounds:
     def ended_at_once(wanted: Sequence[WantedSplit]) -> Iterator[Come]:
         return ((number, Ended()) for number, one in enumerate(wanted) if one.owned.is_empty)
 
-    def go_on(self) -> bool:
-        """Wait until somebody is to be asked. Returns whether anything is left to be read."""
+    def wait(self) -> bool:
+        """Wait until a range is due. Return whether anything is left to be read."""
         if not self._left:
             return False
         again_at_s = min(one.again_at_s for one in self._left.values())
@@ -164,30 +163,30 @@ class _Rounds:
             time.sleep(wait_s)
         return True
 
-    def over(self, cluster: Cluster) -> Iterator[Come]:
+    def read(self, cluster: Cluster) -> Iterator[Come]:
         """Go round after round. Raises _Broken if a connection broke, and as `Cluster.call` does if the first did."""
-        while self.go_on():
+        while self.wait():
             is_broken = False
             asked = yield from self._questions(cluster)
             room_bytes = max(self._reader.chunk_bytes // max(len(asked), 1), 1)
             sent = [(of, self._sent(cluster, node_id, of, room_bytes)) for node_id, of in asked.items()]
-            for questions, found in [(questions, _come(answers)) for questions, answers in sent]:
+            for questions, found in [(questions, _answers(answers)) for questions, answers in sent]:
                 if isinstance(found, LogtwinError):
                     yield from self._failed(cluster, [(reading, found) for reading, _ in questions])
                     is_broken = True
                 else:
                     yield from self._take(cluster, questions, found)
-            yield from self._late()
+            yield from self._end_late()
             if is_broken:
                 raise _Broken
 
     def all_failed(self, error: LogtwinError) -> Iterator[Come]:
-        """There is no connection: nobody has got on."""
+        """Note that there is no connection: no range has advanced."""
         yield from self._failed(None, [(reading, error) for reading in self._left.values()])
-        yield from self._late()
+        yield from self._end_late()
 
     def _questions(self, cluster: Cluster) -> Generator[Come, None, dict[int, list[Asked]]]:
-        """Return, after what has failed, what to ask each broker now, in the order of its request."""
+        """Yield what has failed; return the questions for each broker now, in the order of its request."""
         now_s = time.monotonic()
         due: dict[TopicPartition, _Reading] = {}
         for one in self._left.values():
@@ -226,7 +225,7 @@ class _Rounds:
             return error
 
     def _take(self, cluster: Cluster, asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[Come]:
-        """Take a broker's answers: decode what came, and find out about those of which nothing did."""
+        """Take a broker's answers: decode the records, and find out why some partitions got none."""
         came: list[tuple[_Reading, FetchQuestion, FetchedBatches]] = []
         silent: list[tuple[_Reading, FetchQuestion, FetchedBatches]] = []
         failed: list[tuple[_Reading, LogtwinError]] = []
@@ -239,7 +238,7 @@ class _Rounds:
                 silent.append((reading, question, answer))
             else:
                 reading.max_bytes *= _MORE  # there was no room, perhaps for want of this
-        failed += self._silent(cluster, silent)
+        failed += self._errors_of_empty(cluster, silent)
         yield from self._failed(cluster, failed)
         answers = [
             FetchAnswer(
@@ -268,14 +267,14 @@ class _Rounds:
                 yield from self._failed(cluster, [(reading, error)])
                 return
         mark = piece.mark if isinstance(piece, Chunk) else None
-        reading.got_on(piece.covered.end, mark)
+        reading.advance(piece.covered.end, mark)
         self._left[reading.number] = self._left.pop(reading.number)  # behind all others
         yield reading.number, piece
         if reading.wanted.is_empty:
             yield self._end(reading, None)
 
     def _damage(self, cluster: Cluster, reading: _Reading, question: FetchQuestion, answer: FetchedBatches) -> Damage:
-        """Return the damage at the start of what is wanted, if reading is to go on behind it. Raises what is wrong."""
+        """Return the damage at the start of the wanted range, if reading is to pass it; else raise its error."""
         error, damage = self._damaged(reading.wanted, answer)
         if damage is None:  # the answer may have been cut short, for the sake of others
             answer = fetch_one(cluster, replace(question, max_bytes=self._reader.chunk_bytes), self._reader.isolation)
@@ -287,7 +286,7 @@ class _Rounds:
         return damage
 
     def _damaged(self, wanted: OffsetRange, answer: FetchedBatches) -> tuple[CorruptRecord, Damage | None]:
-        """Return what is wrong at the start of an answer, and how far it reaches, if the answer says so."""
+        """Return the error at the start of an answer, and the damage, if the answer shows where that ends."""
         log_end = answer.high_watermark
         decoded = decode_sound(answer.records, wanted, answer.aborted, self._reader.isolation, log_end=log_end)
         if decoded.reached > wanted.start:
@@ -297,17 +296,17 @@ class _Rounds:
         return decoded.error, damage_at(answer.records, wanted, decoded, log_end)
 
     def _goes_on(self, cluster: Cluster, question: FetchQuestion, log_end: Offset) -> bool:
-        """Whether the newest batch is sound: what is damaged before it is no end of the log."""
+        """Whether the newest batch is sound. Then the damage before it is not the end of the log."""
         newest, isolation = OffsetRange(Offset(log_end - 1), log_end), Isolation.READ_UNCOMMITTED
         last = FetchQuestion(question.tp, question.topic_id, question.leader, newest.start, self._reader.chunk_bytes)
         fetched = fetch_one(cluster, last, isolation)
         decoded = decode_sound(fetched.records, newest, (), isolation, log_end=fetched.high_watermark)
         return decoded.error is None and decoded.reached > newest.start
 
-    def _silent(
+    def _errors_of_empty(
         self, cluster: Cluster, silent: Sequence[tuple[_Reading, FetchQuestion, FetchedBatches]]
     ) -> Iterator[tuple[_Reading, LogtwinError]]:
-        """Return what is wrong with those of which nothing has come, although there was room."""
+        """Yield the error of each partition of which no records came, although there was room."""
         if not silent:
             return
         leader = silent[0][1].leader.node_id
@@ -318,10 +317,10 @@ class _Rounds:
             yield from ((reading, error) for reading, _, _ in silent)
             return
         for reading, question, answer in silent:
-            yield reading, _silence(reading.wanted, held[question.tp], answer)
+            yield reading, _error_of_empty(reading.wanted, held[question.tp], answer)
 
     def _failed(self, cluster: Cluster | None, failed: Sequence[tuple[_Reading, LogtwinError]]) -> Iterator[Come]:
-        """End those whose error no retry can help, or whose patience is over; ask again for the others later."""
+        """End the ranges whose error no retry can help, or whose patience is over; try the others again later."""
         now_s = time.monotonic()
         for reading, error in failed:
             if cluster is not None and may_pass(error):
@@ -329,14 +328,14 @@ class _Rounds:
             if not may_pass(error) or now_s - reading.since_s >= self._reader.patience_ms / 1000:
                 yield self._end(reading, error)
             else:
-                reading.put_off(error, now_s)
+                reading.postpone(error, now_s)
 
-    def _late(self) -> Iterator[Come]:
-        """End what has got on, and what could not, if time is up. All others have not had their turn yet."""
+    def _end_late(self) -> Iterator[Come]:
+        """If time is up, end the ranges that have advanced, and those in trouble; the others had no turn yet."""
         if self._ends_s is None or time.monotonic() < self._ends_s:
             return
         for reading in list(self._left.values()):
-            if reading.has_come:
+            if reading.has_advanced:
                 yield self._end(reading, TimeIsUp())
             elif reading.trouble is not None:
                 yield self._end(reading, reading.trouble)
@@ -346,8 +345,8 @@ class _Rounds:
         return reading.number, Ended(error.at(reading.log_id) if isinstance(error, LogtwinError) else error)
 
 
-def _come(answers: Callable[[], list[Fetched]] | LogtwinError) -> list[Fetched] | LogtwinError:
-    """Wait for what a broker answers: for every one, before any is decoded, so that none seems to be late."""
+def _answers(answers: Callable[[], list[Fetched]] | LogtwinError) -> list[Fetched] | LogtwinError:
+    """Wait for the answers of a broker: of each, before any is decoded, so that none seems late."""
     if isinstance(answers, LogtwinError):
         return answers
     try:
@@ -356,7 +355,7 @@ def _come(answers: Callable[[], list[Fetched]] | LogtwinError) -> list[Fetched] 
         return error
 
 
-def _silence(wanted: OffsetRange, held: OffsetRange | LogtwinError, answer: FetchedBatches) -> LogtwinError:
+def _error_of_empty(wanted: OffsetRange, held: OffsetRange | LogtwinError, answer: FetchedBatches) -> LogtwinError:
     if isinstance(held, LogtwinError):
         return held
     try:

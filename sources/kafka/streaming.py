@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from sources.bounds import EARLIEST
 from sources.errors import told_by_spark
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import TopicOptions
@@ -24,7 +25,6 @@ from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 from sources.master import Known
 from sources.offsets import OffsetRange
-from sources.options import EARLIEST
 from sources.reading import rows_of
 from sources.record_source import RecordSource
 from sources.records import KAFKA_SCHEMA
@@ -34,7 +34,7 @@ TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
 
 @dataclass(frozen=True)
 class TopicSplit(InputPartition):
-    """What one task reads."""
+    """The part of a partition that one task reads."""
 
     log: KafkaLog
     owned: OffsetRange

@@ -12,14 +12,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final, TypeVar
 
-from sources.bounds import held_from
+from sources.bounds import check_position
 from sources.errors import LogtwinError, NobodyListens, naming
-from sources.kafka.bounds import bounds, bounds_of_each, epoch_ends
 from sources.kafka.cluster.connection import Cluster, ask_again, has_answered, kept, may_pass
 from sources.kafka.cluster.group import ConsumerGroup
-from sources.kafka.cluster.rights import check_topic_rights
+from sources.kafka.cluster.leaders import bounds, bounds_of_each, epoch_ends
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, is_compacted, topics_named
+from sources.kafka.cluster.topics import (
+    Topic,
+    TopicPartition,
+    check_same,
+    check_topic_rights,
+    is_compacted,
+    topics_named,
+)
 from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
@@ -69,7 +75,7 @@ class KafkaTopic:
         return TRAITS
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return ",".join(self.settings.servers)
 
     @property
@@ -96,15 +102,16 @@ class KafkaTopic:
             self._ask(ConsumerGroup(self.group, patience_ms=0).check)
 
     def check_rights(self) -> None:
-        """Check what the brokers say of our rights: on the topic, and on the group. Raises ConfigurationError, and as
-        `bounds` does.
+        """Check our rights on the topic and on the group, as the brokers say them.
+
+        Raises ConfigurationError, and as `bounds` does.
         """
         self._ask(partial(check_topic_rights, topic=self.topic))
         if self.group is not None:
             self._ask(ConsumerGroup(self.group, patience_ms=0).check_rights)
 
     def bounds(self, known: uuid.UUID | None = None) -> TopicBounds:
-        """Return the topic's id, its partitions, and what can be read of each now, over one connection.
+        """Return the topic's id and the bounds of each partition, over one connection.
 
         `known` is the id that the topic must have. Raises Recreated if another topic has the name now,
         ConfigurationError (no such topic, not allowed), MasterUnreachable, MasterSilent, MasterRefused,
@@ -112,12 +119,12 @@ class KafkaTopic:
         """
         return self._ask(partial(self._bounds, known))
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding | LogtwinError]:
+    def poll(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding | LogtwinError]:
         """Implement the contract. All of the topic's partitions have one identity: the topic's id."""
         if not asked:
             found = self.bounds()
             return {self._log_id(at): Holding(held, str(found.topic_id)) for at, held in found.held.items()}
-        return self._ask(partial(self._held, _topic_id(asked)))
+        return self._ask(partial(self._poll, _topic_id(asked)))
 
     def look(self) -> MasterView:
         """Implement the contract with the sums over the partitions. Retention is configured, and of each partition."""
@@ -159,7 +166,7 @@ class KafkaTopic:
         return GroupSession(self.settings, self.group, self.topic, self.id)
 
     def reader(self, patience_s: float | None = None) -> KafkaReader:
-        """Return what reads its partitions, together with those of all topics that are read in the same way."""
+        """Return the reader of its partitions, which all topics share that are read in the same way."""
         return _reader(self, patience_s)
 
     def _ask(self, question: Callable[[Cluster], T]) -> T:
@@ -180,7 +187,7 @@ class KafkaTopic:
         topic = self._described(cluster, known)
         return TopicBounds(topic.id, bounds(cluster, topic, self.isolation, filter(self._is_ours, topic.leaders)))
 
-    def _held(self, known: uuid.UUID | None, cluster: Cluster) -> dict[LogId, Holding | LogtwinError]:
+    def _poll(self, known: uuid.UUID | None, cluster: Cluster) -> dict[LogId, Holding | LogtwinError]:
         """Raises as `bounds`, and if no partition has an answer."""
         topic = self._described(cluster, known)
         found = bounds_of_each(cluster, topic, self.isolation, filter(self._is_ours, topic.leaders))
@@ -195,7 +202,7 @@ class KafkaTopic:
     def _without_history(
         self, topic_id: uuid.UUID, known: Mapping[LogId, Known], cluster: Cluster
     ) -> dict[LogId, LogtwinError]:
-        """The error of each of `known` whose history is not, or cannot be said to be, the one that is known.
+        """Return the error of each log whose history is not the `known` one, or cannot be compared with it.
 
         Raises as `bounds`, and if a retry can help all of them.
         """
@@ -204,7 +211,7 @@ class KafkaTopic:
         held = bounds_of_each(cluster, topic, Isolation.READ_UNCOMMITTED, topic.leaders.keys() & numbers.keys())
         answered = {at: one for at, one in numbers.items() if isinstance(held.get(at), OffsetRange)}
         ends = epoch_ends(cluster, topic, {at: one.mark for at, one in answered.items() if one.mark is not None})
-        found = {at: _against(one, held.get(at), ends.get(at), self._log_id(at)) for at, one in numbers.items()}
+        found = {at: _history_error(one, held.get(at), ends.get(at), self._log_id(at)) for at, one in numbers.items()}
         errors = {self._log_id(at): error.at(self._log_id(at)) for at, error in found.items() if error is not None}
         if len(errors) == len(known) and all(may_pass(one) for one in errors.values()):
             raise next(iter(errors.values()))
@@ -228,21 +235,22 @@ class KafkaTopic:
         return topic
 
 
-def _against(
-    known: Known, held: OffsetRange | LogtwinError | None, end: EpochEnd | LogtwinError | None, log: LogId
+def _history_error(
+    known: Known, bounds: OffsetRange | LogtwinError | None, end: EpochEnd | LogtwinError | None, log: LogId
 ) -> LogtwinError | None:
-    """What speaks against a partition's having the history that is `known`, of which its leader holds `held`; `end` is
-    that of the known epoch, if one is known.
+    """Return the error of a partition that has another history than the `known` one, by its leader's answers.
+
+    `end` is that of the known epoch, if one is known.
     """
-    if isinstance(held, LogtwinError):
-        return held
+    if isinstance(bounds, LogtwinError):
+        return bounds
     if isinstance(end, LogtwinError):
         return end
     try:
         at = known.offset or Offset(0)
-        bounds = held_from(at, held, log=log)
+        held = check_position(at, bounds, log=log)
         if end is not None:
-            check_history(known.mark, at, end, bounds, log)
+            check_history(known.mark, at, end, held, log)
     except LogtwinError as error:
         return error
     return None
@@ -262,7 +270,7 @@ def _reader(topic: KafkaTopic, patience_s: float | None) -> KafkaReader:
 
 
 def _topic_id(logs: Mapping[LogId, LogQuery | Known]) -> uuid.UUID | None:
-    """The id that the topic must have, by what is known of its partitions; they all are of one topic."""
+    """Return the id that the topic must have, by what is known of its partitions; all are of one topic."""
     found = next((one.identity for one in logs.values() if one.identity is not None), None)
     return None if found is None else uuid.UUID(found)
 

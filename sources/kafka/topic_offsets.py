@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sources.bounds import held_from
+from sources.bounds import check_position
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset, OffsetRange, partition_log
 
 
 @dataclass(frozen=True, slots=True)
 class TopicBounds:
-    """What the topic with id `topic_id` holds of each partition, by the partition's number."""
+    """The bounds of each partition of the topic with id `topic_id`, by number."""
 
     topic_id: uuid.UUID
     held: Mapping[int, OffsetRange]
@@ -82,7 +82,7 @@ class TopicOffsets:
         cannot; `log` is the topic's log id.
         """
         for number in sorted({*self.next, *bounds.held}):
-            held_from(self.at(number), bounds.held.get(number), log=partition_log(log, number))
+            check_position(self.at(number), bounds.held.get(number), log=partition_log(log, number))
 
 
 def spread(backlogs: Mapping[int, int], most: int) -> dict[int, int]:

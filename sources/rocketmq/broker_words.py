@@ -1,4 +1,6 @@
-"""What a broker says about itself, in runtime info (28) and configuration (26), as values. Pure.
+"""What brokers say of themselves, and name servers of brokers, as values. Pure.
+
+A broker's runtime info (request 28) and configuration (26):
 
 =================================  ====  ==============================================================================
 key                                from  meaning
@@ -24,6 +26,17 @@ files are deleted. That hour is in a time zone that the broker does not tell, so
 lost as soon as it expires. From 3 `inSyncReplicas` on the broker counts *connections*: the session and a task take
 turns then (`sources.rocketmq.session.turns`); tasks that read side by side cannot. (`RunningStats`,
 `AdminBrokerProcessor.prepareRuntimeInfo`, `MessageStoreConfig`, `CleanCommitLogService`.)
+
+A name server's answer to request 106, GET_BROKER_CLUSTER_INFO, is JSON (`ClusterInfo` of org.apache.rocketmq):
+
+================  ==================================================================================================
+clusterAddrTable  cluster name -> list of its broker names
+brokerAddrTable   broker name -> object with brokerName, cluster, and brokerAddrs: broker id -> host:port; id 0 is the
+                  master, and is missing while a group has none
+================  ==================================================================================================
+
+A broker is in both tables from its first registration on, until the last of its group has unregistered, or has been
+silent for two minutes.
 """
 
 from __future__ import annotations
@@ -31,16 +44,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from sources.access.address import MAX_PORT, Address
+from sources.bounds import MasterRetention
 from sources.errors import ConfigurationError, ProtocolViolation
 from sources.master import NOTHING_KNOWN, Known
 from sources.offsets import Offset, OffsetRange
-from sources.retention import MasterRetention
 from sources.rocketmq.format.layout import Files
 from sources.rocketmq.wire.auto_switch import AutoSwitch
 from sources.rocketmq.wire.ha import Dialect, Plain
+from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, accepted, loads
 
 MOST_IN_SYNC_REPLICAS: Final = 2
 """With more than this, a broker waits for several slaves and would take two connections of one for two slaves."""
@@ -230,3 +244,49 @@ def check_broker(config: Mapping[str, str], *, parallel_reads: bool) -> None:
             hint="Leave parallel_reads out: connections then take turns. Or replicate from a slave of this broker: its "
             "HA port serves the same log, and our word stays there.",
         )
+
+
+CLUSTER_INFO: Final = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
+
+
+def check_kind(asked: Address, answer: Command, kind: str) -> None:
+    """Raise ConfigurationError if what answers at `asked` does not know the question of a `kind`; brokers do not."""
+    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        raise ConfigurationError(
+            f"what answers at {asked} is no {kind}, but perhaps a broker",
+            expected=f"the address of a {kind}, which knows where masters are",
+            found=answer.remark or "a refusal of the question",
+            hint="A broker's own addresses are master and remoting, of the HA port and of the normal one.",
+        )
+
+
+def groups_in(answer: Command, name_server: Address) -> Mapping[str, Any]:
+    """Return the brokerAddrTable. Raises ConfigurationError, MasterRefused, ProtocolViolation."""
+    return _table(answer, name_server, "brokerAddrTable")
+
+
+def clusters_in(answer: Command, name_server: Address) -> Mapping[str, tuple[str, ...]]:
+    """Return the broker names of each cluster. Raises as `groups_in`."""
+    table = _table(answer, name_server, "clusterAddrTable")
+    for name, brokers in table.items():
+        if not isinstance(brokers, list):
+            raise _violation(name_server, f"a list of the brokers of {name}", brokers)
+    return {name: tuple(map(str, brokers)) for name, brokers in table.items()}
+
+
+def _table(answer: Command, name_server: Address, key: str) -> Mapping[str, Any]:
+    check_kind(name_server, answer, "name server")
+    told = loads(accepted(CLUSTER_INFO.code, answer, f"the name server at {name_server}").body)
+    table = told.get(key) if isinstance(told, dict) else None
+    if not isinstance(table, dict):
+        raise _violation(name_server, f'a JSON object "{key}"', told)
+    return table
+
+
+def _violation(name_server: Address, expected: str, found: object) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"the cluster info of the name server at {name_server} is none",
+        expected=expected,
+        found=found,
+        hint="Check that the address is that of a name server.",
+    )

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from sources.access.address import Address
+from sources.access.spread import side_by_side
 from sources.discovery import NamePattern, Warn
 from sources.errors import ConfigurationError, LogtwinError, MasterError
 from sources.offsets import LOG_ID_FORM, LogId
 from sources.options import ReadOptions
-from sources.rocketmq.cluster_info import QUESTION, clusters_in
+from sources.rocketmq.broker_words import CLUSTER_INFO, clusters_in
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.security import RemotingSecurity
-from sources.side_by_side import side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,6 @@ class BrokerCluster:
                 call_timeout_ms=self.options.connect_timeout_ms,
                 security=self.security,
             ) as client:
-                return clusters_in(client.exchange(QUESTION), address)
+                return clusters_in(client.exchange(CLUSTER_INFO), address)
         except (MasterError, ConfigurationError) as error:
             return error

@@ -43,7 +43,7 @@ from sources.master import (
 )
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.reading import LogReader
+from sources.reading import LogReader, split_bytes
 from sources.rocketmq.broker_words import (
     check_broker,
     counted_for_s,
@@ -54,7 +54,7 @@ from sources.rocketmq.broker_words import (
     retention,
 )
 from sources.rocketmq.columns import restore
-from sources.rocketmq.files.controller_store import controller_warning
+from sources.rocketmq.files.segment_files import controller_warning
 from sources.rocketmq.files.segments import Segments
 from sources.rocketmq.format.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.metadata import fetch
@@ -67,7 +67,6 @@ from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.wire.security import RemotingSecurity
 from sources.sole_log import SilentSession, SoleLog
-from sources.splits import split_bytes
 from sources.steps import Steps
 
 MIB = 1024 * 1024
@@ -164,9 +163,9 @@ class RocketMQLog(SoleLog):
         return _FILES if self.path is not None else _PARALLEL if self.parallel_reads else _STREAM
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         broker = self._broker()
-        return str(self.path) if broker is None else broker.place
+        return str(self.path) if broker is None else broker.address
 
     @property
     def role(self) -> str:
@@ -220,14 +219,14 @@ class RocketMQLog(SoleLog):
         end = confirmed_end(broker.ha(), held, timeout_ms=self.connect_timeout_ms)
         return OffsetRange(held.start, Offset(max(end, known)))
 
-    def held_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
+    def poll_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
         """Implement `sources.master.AskedInSteps`."""
         one, broker = asked.get(self.log_id, EMPTY_QUERY), self._broker()
         known = None if self.beyond_confirm else one.seen_end
         steps = None if broker is None else broker.bounds_in_steps(known)
-        return None if steps is None else self._held_in_steps(steps, one.position)
+        return None if steps is None else self._poll_in_steps(steps, one.position)
 
-    def _held_in_steps(
+    def _poll_in_steps(
         self, steps: Steps[OffsetRange | None], position: Offset | None
     ) -> Steps[Mapping[LogId, Holding] | None]:
         with naming(self.log_id):

@@ -51,7 +51,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What has come of a split: `opened` has the same bytes again, and ends with `error` if there is one."""
+    """The bytes received of a split: `opened` yields them again, and then raises `error` if there is one."""
 
     data: bytes
     opened: Opened
@@ -190,7 +190,7 @@ class SmallSplits:
 
 
 def _decoded(some: Sequence[tuple[OverHA, WantedSplit, Received]]) -> list[DecodedRecords | None]:
-    """What could be decoded together with the others; None for the rest."""
+    """Return what could be decoded together with the others; None for the rest."""
     parts = {
         at: LogPart(come.data, one.owned.start, one.owned.end, reader.limits(come.opened))
         for at, (reader, one, come) in enumerate(some)

@@ -2,7 +2,7 @@
 
 The address is looked up at each use, so the next request follows what a name server says, or said in the last second
 if nothing has failed since. Connections stay open for a while, and take further requests to the same address
-(`sources.access.kept_connections`).
+(`sources.access.kept`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from sources.access.address import Address
-from sources.access.kept_connections import KeptConnections
-from sources.access.remembered import Remembered
+from sources.access.kept import KeptConnections, Remembered
 from sources.errors import ConfigurationError, LogtwinError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.broker_words import Words, ha_address
-from sources.rocketmq.cluster_info import QUESTION, check_kind, groups_in
+from sources.rocketmq.broker_words import CLUSTER_INFO, Words, check_kind, groups_in, ha_address
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode
@@ -51,7 +49,7 @@ _connections: Final = KeptConnections[_Peer, RemotingClient](_Peer.connect)
 
 def _asked_for_groups(name_server: _Peer) -> Mapping[str, Any]:
     with _connections.kept(name_server) as client:
-        return groups_in(client.exchange(QUESTION), name_server.address)
+        return groups_in(client.exchange(CLUSTER_INFO), name_server.address)
 
 
 _groups: Final = Remembered(_asked_for_groups)
@@ -85,7 +83,7 @@ class RemoteBroker(ABC):
 
     @property
     @abstractmethod
-    def place(self) -> str:
+    def address(self) -> str:
         """Where it is looked for, in a word."""
 
     @contextmanager
@@ -167,7 +165,7 @@ class BrokerAt(RemoteBroker):
         return self.broker
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return str(self.master)
 
 
@@ -196,7 +194,7 @@ class SoughtBroker(RemoteBroker):
         raise next((one for one in failures if one.is_transient), failures[-1])
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return f"{self.name} at {self.kind} {';'.join(map(str, self.asked))}"
 
     @abstractmethod

@@ -5,8 +5,8 @@ from itertools import groupby, islice
 
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import Change, LeaderLog, act_of, apply, ascending
-from sources.dister.files.layout import batch_number
-from sources.dister.format.entries import Entry, canonical_head, encode_line
+from sources.dister.entries import Entry, canonical_head, encode_line
+from sources.dister.layout import batch_number
 
 _ENTRIES_A_TURN = 10_000
 

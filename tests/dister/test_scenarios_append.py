@@ -8,8 +8,8 @@ import pytest
 
 from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader_log import entries_of
-from sources.dister.files.layout import ENTRY_LOG
-from sources.dister.format.entries import ACT_REMOVE, ACT_SET
+from sources.dister.entries import ACT_REMOVE, ACT_SET
+from sources.dister.layout import ENTRY_LOG
 from sources.errors import CorruptRecord, Gap
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, dirty, leader, write_log

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.job.replicate import Job
 from sinks.batch.result import BatchStep
-from sources.dister.files.layout import ENTRY_LOG
+from sources.dister.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated
 from sources.offsets import Offset
 from tests.dister.twin import Killed, Twin, dying_after

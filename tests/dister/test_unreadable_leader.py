@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.files.layout import ENTRY_LOG
+from sources.dister.layout import ENTRY_LOG
 from sources.errors import MasterSilent
 from sources.options import CheckAndFix
 from tests.dister_folders import leader, write_log

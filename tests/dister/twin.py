@@ -22,7 +22,7 @@ from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
 from sources.dister.embedded.leader_log import entries_of
-from sources.dister.format.entries import Entry
+from sources.dister.entries import Entry
 from sources.dister.log import DisterLog
 from sources.offsets import LogId, Offset
 from sources.records import RECORD_SCHEMA

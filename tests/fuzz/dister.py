@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sources.dister.format.entries import decode_line
+from sources.dister.entries import decode_line
 from sources.dister.log import DisterLog
 from sources.errors import CorruptRecord
 from sources.master import Chunk, Damage

@@ -5,8 +5,7 @@ import secrets
 from pathlib import Path
 
 from sources.access.address import Address
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command
 from sources.rocketmq.wire.security import RemotingSecurity

@@ -13,8 +13,7 @@ import psutil
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import (
     ConfigurationError,
     LogtwinError,

@@ -17,7 +17,7 @@ from pipeline.monitoring.progress import Phase
 from sinks.healing.repair import Repair
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.fence import this_writer
-from sources.dister.files.layout import ENTRY_LOG
+from sources.dister.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated, RepairPending, Rewritten, TakenOver
 from sources.registry import open_log
 from tests.dister.twin import Killed, Twin, dying_after

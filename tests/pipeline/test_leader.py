@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sources.dister.embedded.leader_log import entries_of
-from sources.dister.files.snapshots import read_nodes, read_services
-from sources.dister.peers import PEERS_FILE, NodeInfo, encode
+from sources.dister.metadata import read_nodes, read_services
+from sources.dister.states import PEERS_FILE, NodeInfo, encode_nodes
 from tests.dister.odd_leader import replay
 from tests.pipeline.operator_at_work import Said, run
 
@@ -72,7 +72,7 @@ def test_what_is_there_is_said_and_nothing_is_written(tmp_path: Path, capsys: py
         '"1.web.service.dister":{"type":"tcp","node":{}},"odd":{"type":"web","node":{}}}}'
     )
     leader = NodeInfo(id="A1", ip="10.0.0.1", group="orders", status=1, raft=2, version="1.6")
-    (tmp_path / PEERS_FILE).write_bytes(encode([leader, NodeInfo(id="10.0.0.2", ip="10.0.0.2")]))
+    (tmp_path / PEERS_FILE).write_bytes(encode_nodes([leader, NodeInfo(id="10.0.0.2", ip="10.0.0.2")]))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     said = leads(capsys, "--dir", tmp_path)
     assert said.code == 0

@@ -23,7 +23,7 @@ from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnre
 from sources.group import masters, standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.standing import ReadingPlace, Seen, Sighting, path_beside, write_seen
+from sources.group.standing import ListedLog, Seen, Sighting, path_beside, write_seen
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
 from tests.patience import PATIENCE_S
@@ -89,11 +89,11 @@ class Member:
         return self.phase is Phase.RUNNING and self.noted is None
 
     @property
-    def places(self) -> dict[str, ReadingPlace]:
-        return {log_id: ReadingPlace(Offset(0), self.turn) for log_id in self.replicas}
+    def places(self) -> dict[str, ListedLog]:
+        return {log_id: ListedLog(Offset(0), self.turn) for log_id in self.replicas}
 
     def hear(self, seen: Seen, now_s: float) -> None:
-        self.heard.append({log_id: one.held.end for log_id, one in seen.items()})
+        self.heard.append({log_id: one.bounds.end for log_id, one in seen.items()})
 
     def came_to(self, outcomes: Mapping[str, Outcome]) -> None:
         self.taken += [one for one in outcomes.values() if isinstance(one, BatchResult)]

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.job.master_watch import LIMIT, VIEW_EVERY_S, WINDOW_S, MasterHistory, MasterWatch
+from sources.bounds import MasterRetention
 from sources.errors import LogtwinError, MasterUnreachable
 from sources.master import MasterView
 from sources.offsets import Offset
-from sources.retention import MasterRetention
 from tests.spans import span
 
 A, B = "kafka/c/t/0", "kafka/c/t/1"

@@ -107,7 +107,7 @@ def part(number: int) -> LogId:
 
 def test_nothing_is_claimed_of_a_master_that_does_not_answer(opened: Opened, tmp_path: Path) -> None:
     class Away(MemoryTopic):
-        def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
+        def poll(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
             raise MasterUnreachable("away")
 
     with pytest.raises(MasterUnreachable):
@@ -326,14 +326,14 @@ def test_a_start_leaves_out_what_has_no_answer_or_another_history(
     begun(opened, topic(*[(0, 9)] * 4))
     master = topic(*[(0, 9)] * 4)
     lost = master.parted[part(3)] = BelowMinimum("gone", log=part(3), offset=0)
-    unanswered = {**master.held({}), part(1): MasterRefused("no leader")}
+    unanswered = {**master.poll({}), part(1): MasterRefused("no leader")}
     asked: list[set[LogId]] = []
 
     def held(_: MemoryTopic, logs: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
         asked.append({*logs})
         return unanswered
 
-    monkeypatch.setattr(MemoryTopic, "held", held)
+    monkeypatch.setattr(MemoryTopic, "poll", held)
     logs = opened(master)
     for _ in range(2):  # a topic is started again, too
         logs.claim()
@@ -354,9 +354,9 @@ def test_a_partition_that_comes_without_a_leader_begins_at_its_first_record_once
     master = topic((3, 9))
     begun(opened, master, starting_offset="latest")
     master.partitions.update({1: MemoryPartition(1, tuple(range(7)), 7), 2: MemoryPartition(2, (), 0)})
-    held, refused = master.held({}), MasterRefused("no leader")
+    held, refused = master.poll({}), MasterRefused("no leader")
     found = {**held, part(1): refused}
-    monkeypatch.setattr(MemoryTopic, "held", lambda *_: found)
+    monkeypatch.setattr(MemoryTopic, "poll", lambda *_: found)
     logs = begun(opened, master, starting_offset="latest")
     assert (positions(logs), logs.has_news) == ({"0": 9, "2": 0}, False)
     found |= {part(0): refused, part(1): held[part(1)]}

@@ -24,12 +24,12 @@ from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.run_state import RunState
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
+from sources.bounds import MasterRetention
 from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
-from sources.retention import MasterRetention
 from tests.log_lines import printed
 from tests.patience import PATIENCE_S
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
@@ -41,7 +41,7 @@ from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, offs
 from tests.spans import span
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
-MASTER = MemoryMaster((100,) * 50, place="10.0.0.5:10912")
+MASTER = MemoryMaster((100,) * 50, address="10.0.0.5:10912")
 RUNNER = replace(this_writer(), run="run-1", host="host-1", since="2026-11-21T14:02:11+00:00")
 RETENTION = MasterRetention(file_size_bytes=1000, keeps_s=7200, room_bytes=None)
 VIEW = MasterView(role="SYNC_MASTER", bounds=OffsetRange(Offset(1000), Offset(5000)), retention=RETENTION)

@@ -11,13 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.bounds import check_within
+from sources.bounds import MasterRetention, check_within
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
-from sources.keyed_state import KeyedState
 from sources.master import Chunk, Committed, Damage, MasterLog, MasterView, Session, SessionState, Traits
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
-from sources.retention import MasterRetention
+from sources.records import BLANK, MESSAGE, RECORD_SCHEMA, KeyedState
 from sources.sole_log import SoleLog
 
 BROKER_A = LogId("rocketmq", "broker-a")
@@ -38,7 +36,7 @@ class MemoryMaster(SoleLog):
     cuts_at_records: bool = False
     cuts_batches: bool = False
     retention: MasterRetention | None = None
-    place: str = "memory:10912"
+    address: str = "memory:10912"
     role: str = "slave"
     proves_all: bool = False
     overrules: bool = False

@@ -50,7 +50,7 @@ class MemoryPartition(PlainLog):
     asked: list[tuple[OffsetRange, int | None]] = field(default_factory=list, compare=False)
 
     traits = TRAITS
-    place = "memory:9092"
+    address = "memory:9092"
 
     @classmethod
     def like(cls, other: MemoryPartition, **more: Any) -> Self:
@@ -182,7 +182,7 @@ class MemoryTopic:
 
     id = ORDERS
     traits = TRAITS
-    place = "memory:9092"
+    address = "memory:9092"
     role = "consumer"
 
     def check(self, *, is_replica: bool = True) -> None:
@@ -194,7 +194,7 @@ class MemoryTopic:
     def is_waited_for(self) -> bool:
         return False
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
+    def poll(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
         for log_id, one in asked.items():
             self.log(log_id).continuing(Known(one.identity)).check_identity()
         ours = [one for one in self.partitions.values() if self.shard is None or self.shard.has(one.log_id)]

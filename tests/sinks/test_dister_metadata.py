@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 from sinks.history.metadata import MetadataTable
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.metadata import fetch
-from sources.dister.peers import PEERS_FILE, NodeInfo, encode
-from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
-from sources.dister.services import encode as service_file
+from sources.dister.states import PEERS_FILE, SERVICE_FILE, NodeInfo, Service, ServiceRegistry, encode_nodes
+from sources.dister.states import encode_services as service_file
 from sources.errors import LogtwinError, MasterError
 from sources.offsets import LogId
 
@@ -51,7 +50,7 @@ class Replica:
 
     def nodes(self, *nodes: NodeInfo) -> int:
         """The leader lists these nodes; then a look."""
-        (self.leader / PEERS_FILE).write_bytes(encode(nodes))
+        (self.leader / PEERS_FILE).write_bytes(encode_nodes(nodes))
         return self.look()[1]
 
     def rows(self, name: str) -> list[dict[str, Any]]:

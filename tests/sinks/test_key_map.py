@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.history.key_map import BUCKETS, ENTRIES_SCHEMA, bucket_of, by_bucket, merged
-from sources.keyed_state import Changes, KeyChange
+from sources.records import Changes, KeyChange
 
 NOTHING = ENTRIES_SCHEMA.empty_table()
 

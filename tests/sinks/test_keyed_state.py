@@ -14,8 +14,8 @@ from sinks.history.key_map import bucket_of
 from sinks.history.key_values import KeyValues, MapPosition
 from sinks.upkeep.retention import Keep, ReplicaRetention
 from sources.errors import ReplicaError
-from sources.keyed_state import KeyChange
 from sources.offsets import LogId, Offset
+from sources.records import KeyChange
 from tests.dister.odd_leader import OddLog
 from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replayed, table
 

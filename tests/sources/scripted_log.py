@@ -25,7 +25,7 @@ class ScriptedLog(SoleLog):
         self.answers.set()
         self.knows_its_role = threading.Event()
         self.looks = 0
-        self.place = "nowhere"
+        self.address = "nowhere"
         self._is_waited_for = is_waited_for
 
     @property

@@ -15,7 +15,7 @@ from sources.errors import ConfigurationError, find_error
 from sources.group import standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.standing import ReadingPlace, Standing
+from sources.group.standing import ListedLog, Standing
 from sources.group.stream import GroupOptions, group_source
 from sources.group.watch import GroupWatch
 from sources.offsets import Offset
@@ -38,7 +38,7 @@ def options_of(logs: list[dict[str, Any]], folder: Path, **more: Any) -> dict[st
 
 def say(folder: Path, places: Mapping[str, int], *, budget: int = 10**9) -> None:
     """`places` by the last letter of a log's id."""
-    said = {f"rocketmq/{name}": ReadingPlace(Offset(position), 0) for name, position in places.items()}
+    said = {f"rocketmq/{name}": ListedLog(Offset(position), 0) for name, position in places.items()}
     standing.write(folder / "standing", Standing(said, budget))
 
 
@@ -51,7 +51,7 @@ def by_path(fixture: Fixture, log_id: str, **more: Any) -> dict[str, Any]:
 
 def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fixture, tmp_path: Path) -> None:
     logs = [by_path(fixture_550, A), by_path(fixture_550, B)]
-    with planning(options_of(logs, tmp_path, lookDeadlineS=PATIENCE_S)) as reader:
+    with planning(options_of(logs, tmp_path, pollDeadlineS=PATIENCE_S)) as reader:
         start = reader.initialOffset()
         assert reader.latestOffset(start, ALL) == start  # nothing is listed
         say(tmp_path, {"a": 0, "b": 0}, budget=2_000_000)
@@ -83,7 +83,7 @@ def test_the_first_batch_is_waited_for_longer(
 def test_a_master_that_comes_is_read_beside_the_others(fixture_550: Fixture, tmp_path: Path) -> None:
     """The job adds it to the file, and then lists its log."""
     logs = [by_path(fixture_550, A), by_path(fixture_550, B)]
-    with planning(options_of(logs[:1], tmp_path, lookDeadlineS=PATIENCE_S)) as reader:
+    with planning(options_of(logs[:1], tmp_path, pollDeadlineS=PATIENCE_S)) as reader:
         say(tmp_path, {"a": 0, "b": 0})  # b is of no master, so nobody reads it
         end = GroupOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
         assert set(end.batches) == {A}
@@ -130,7 +130,7 @@ def test_how_long_masters_may_take(
     logs = [{"id": A, "path": "x", "connect_attempts": attempts}]
     given = options_of(logs, tmp_path, triggerIntervalS=interval_s)
     pace = parse_options(GroupOptions, given, where="test", camel=True).pace(MastersFile(tmp_path / "masters").added())
-    assert (pace.interval_s, pace.look_deadline_s, pace.last_look_deadline_s) == (interval_s, deadline_s, last_s)
+    assert (pace.interval_s, pace.poll_deadline_s, pace.last_poll_deadline_s) == (interval_s, deadline_s, last_s)
 
 
 @pytest.mark.spark

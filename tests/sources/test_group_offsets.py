@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sources.errors import BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, SegmentError
 from sources.group import standing
 from sources.group.offsets import GroupOffset, planned, shares
-from sources.group.standing import ReadingPlace, Standing
+from sources.group.standing import ListedLog, Standing
 from sources.master import PlanFailed, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
@@ -94,7 +94,7 @@ def test_a_batch_is_full_and_each_log_with_news_has_a_fair_share(backlogs: dict[
     assert all(share >= largest - 1 for log, share in found.items() if share < backlogs[log])
 
 
-PLACES = Standing({"rocketmq/a": ReadingPlace(Offset(5), 2), "rocketmq/b": ReadingPlace(None)}, budget_bytes=1000)
+PLACES = Standing({"rocketmq/a": ListedLog(Offset(5), 2), "rocketmq/b": ListedLog(None)}, budget_bytes=1000)
 STOPPING = Standing({}, budget_bytes=1000, is_stopping=True)
 
 

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from sources.bounds import EARLIEST, LATEST, StartingOffset
 from sources.errors import CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group import standing
-from sources.group.lookout import Found, Lookout, LookRequest, LookResult
-from sources.group.standing import ReadingPlace, Standing
+from sources.group.poller import Poller, PollRequest, PollResult, PollResults
+from sources.group.standing import ListedLog, Standing
 from sources.group.watch import GroupWatch, Pace, PlannedBatch
 from sources.group.watched import WatchedLog
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
-from sources.options import EARLIEST, LATEST, StartingOffset
 from tests.patience import wait_until
 from tests.sources.scripted_log import ScriptedLog
 from tests.spans import span
@@ -39,17 +39,17 @@ class Group:
         folder: Path,
         *logs: ScriptedLog,
         starting: StartingOffset = EARLIEST,
-        lookouts: Sequence[Lookout] = (),
+        pollers: Sequence[Poller] = (),
         later: Sequence[ScriptedLog] = (),
         **pace: float,
     ) -> None:
         self._path = folder / "standing"
-        times = {"interval_s": LONG_S, "look_deadline_s": LONG_S, "last_look_deadline_s": LONG_S} | pace
-        each = [Lookout(log.master, starting) for log in logs]
-        self.later = [Lookout(log.master, starting) for log in later]
-        self.watch = GroupWatch([*each, *lookouts], self._path, Pace(**times), self._added)
+        times = {"interval_s": LONG_S, "poll_deadline_s": LONG_S, "last_poll_deadline_s": LONG_S} | pace
+        each = [Poller(log.master, starting) for log in logs]
+        self.later = [Poller(log.master, starting) for log in later]
+        self.watch = GroupWatch([*each, *pollers], self._path, Pace(**times), self._added)
 
-    def _added(self) -> list[Lookout]:
+    def _added(self) -> list[Poller]:
         added, self.later = self.later, []
         return added
 
@@ -70,9 +70,9 @@ class Group:
         return {log_id[-1]: (one.start, one.end) for log_id, one in batch.batches.items()}
 
 
-def _place(where: Where) -> ReadingPlace:
+def _place(where: Where) -> ListedLog:
     position, turn = where if isinstance(where, tuple) else (where, 0)
-    return ReadingPlace(None if position is None else Offset(position), turn)
+    return ListedLog(None if position is None else Offset(position), turn)
 
 
 def test_the_rest_is_read_at_once_from_the_position_the_job_says(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_log_that_counts_ids_takes_a_share(tmp_path: Path) -> None:
     group = Group(tmp_path, ScriptedLog("dister/a", 0, 10), ScriptedLog(B, 0, 1000))
     standing.write(
         tmp_path / "standing",
-        Standing({"dister/a": ReadingPlace(Offset(0)), B: ReadingPlace(Offset(0))}, budget_bytes=100),
+        Standing({"dister/a": ListedLog(Offset(0)), B: ListedLog(Offset(0))}, budget_bytes=100),
     )
     assert group.ranges() == {"a": (0, 10), "b": (0, 50)}
 
@@ -221,10 +221,10 @@ def test_many_logs_are_looked_at_side_by_side(tmp_path: Path) -> None:
 def test_a_silent_master_holds_up_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.group.watch.SAY_LATE_S", 0.0)
+    monkeypatch.setattr("sources.group.watch.TELL_LATE_S", 0.0)
     silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
     silent.answers.clear()
-    group = Group(tmp_path, silent, other, interval_s=0.05, look_deadline_s=0.05)
+    group = Group(tmp_path, silent, other, interval_s=0.05, poll_deadline_s=0.05)
     group.say({"a": 0, "b": 0})
     for position in (0, 100, 200):
         other.grow(position + 100)
@@ -341,8 +341,8 @@ def test_an_error_about_an_older_position_is_ignored(tmp_path: Path) -> None:
     assert batch == PlannedBatch({A: span(100, 120)}, {})
 
 
-class Master(Lookout):
-    """A lookout of `logs`, all of which it answers for at once; raises `error` instead, if there is one."""
+class Master(Poller):
+    """A poller of `logs`, all of which it answers for at once; raises `error` instead, if there is one."""
 
     master_id = "rocketmq"
     may_begin_later = True
@@ -358,7 +358,7 @@ class Master(Lookout):
     def log(self, log_id: str) -> MasterLog | None:
         return self.logs[log_id].master if log_id in self.logs else None
 
-    def look(self, wanted: Mapping[str, LookRequest]) -> Found:
+    def poll(self, wanted: Mapping[str, PollRequest]) -> PollResults:
         self.asked.append(set(wanted))
         assert self.answers.wait(LONG_S)
         if self.error is not None:
@@ -368,11 +368,11 @@ class Master(Lookout):
     def is_waited_for(self) -> bool:
         return False
 
-    def _answer(self, log_id: str, one: LookRequest) -> LookResult | LogtwinError:
+    def _answer(self, log_id: str, one: PollRequest) -> PollResult | LogtwinError:
         error = self.logs[log_id].error
         if isinstance(error, LogtwinError):
             return error
-        return LookResult(self.logs[log_id].holds, one.place.position or Offset(0))
+        return PollResult(self.logs[log_id].holds, one.listed.position or Offset(0))
 
 
 def test_a_master_that_comes_is_asked_at_once_whether_producers_wait(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_masters_are_asked_for_their_roles_one_after_the_other(tmp_path: Path, m
 
 def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None:
     master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100))
-    group = Group(tmp_path, ScriptedLog(C, 0, 30), lookouts=[master])
+    group = Group(tmp_path, ScriptedLog(C, 0, 30), pollers=[master])
     group.say({"a": 10, "b": 20, "c": 0})
     assert group.ranges() == {"a": (10, 100), "b": (20, 100), "c": (0, 30)}
     assert master.asked == [{A, B}]
@@ -412,7 +412,7 @@ def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None
 def test_an_error_of_one_log_is_its_own_and_one_raised_is_of_all_that_were_asked(tmp_path: Path) -> None:
     master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100), ScriptedLog(C, 0, 100))
     master.logs[A].error = CorruptRecord("bad", offset=7)
-    group = Group(tmp_path, lookouts=[master])
+    group = Group(tmp_path, pollers=[master])
     group.say({"a": 0, "b": 0})
     batch = group.next()
     assert (set(batch.errors), batch.batches) == ({A}, {B: span(0, 100)})
@@ -428,7 +428,7 @@ def test_an_error_of_one_log_is_its_own_and_one_raised_is_of_all_that_were_asked
 def test_a_log_that_is_listed_while_its_master_is_being_asked_is_looked_at_next(tmp_path: Path) -> None:
     master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100))
     master.answers.clear()
-    group = Group(tmp_path, lookouts=[master], interval_s=SHORT_S, look_deadline_s=SHORT_S)
+    group = Group(tmp_path, pollers=[master], interval_s=SHORT_S, poll_deadline_s=SHORT_S)
     group.say({"a": 0})
     assert group.watch.next() is None
     group.say({"a": 0, "b": 0})
@@ -476,7 +476,7 @@ def test_a_run_that_ends_tells_what_it_could_not_look_at(tmp_path: Path, monkeyp
     ticks, answering = count(), 2  # the clock stands still until all have answered that do
     clock = SimpleNamespace(monotonic=lambda: 1.0 + (next(ticks) if len(heard) >= answering else 0))
     monkeypatch.setattr("sources.group.watch.time", clock)
-    group = Group(tmp_path, away, silent, other, last_look_deadline_s=SHORT_S)
+    group = Group(tmp_path, away, silent, other, last_poll_deadline_s=SHORT_S)
     group.say({"a": 0, "b": 0, "c": 0})
     group.watch.prepare_to_end()
     batch = group.next()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sources.access.kept_connections import IDLE_S, MOST, KeptConnections
+from sources.access.kept import IDLE_S, MOST, KeptConnections
 from sources.errors import MasterSilent
 from tests.patience import PATIENCE_S
 

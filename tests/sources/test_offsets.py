@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from sources.bounds import check_within
 from sources.errors import AboveMaximum, BelowMinimum, OffsetOutOfRange
-from sources.offsets import LogId, Offset, OffsetRange, Position, partition_log, topic_and_number
-from sources.packed import packed
+from sources.offsets import LogId, Offset, OffsetRange, Position, packed, partition_log, topic_and_number
 from tests.spans import span
 
 offsets = st.integers(0, 2**63 - 1)

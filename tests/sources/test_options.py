@@ -51,7 +51,7 @@ def test_a_mistake_names_file_key_and_what_was_meant(given: dict[str, Any], word
 def test_a_master_may_be_named_instead_of_located() -> None:
     by_name = MasterOptions(id="rocketmq/broker-a", name_server="10.0.0.1:9876; 10.0.0.2:9876")
     by_address = MasterOptions(id="rocketmq/broker-a", master="10.0.0.5:10912", remoting="10.0.0.5:10911")
-    assert open_log(by_name).place == "broker-a at name server 10.0.0.1:9876;10.0.0.2:9876"
-    assert open_log(by_address).place == "10.0.0.5:10912"
+    assert open_log(by_name).address == "broker-a at name server 10.0.0.1:9876;10.0.0.2:9876"
+    assert open_log(by_address).address == "10.0.0.5:10912"
     with pytest.raises(ConfigurationError, match="not one way to the log"):
         open_log(by_address.model_copy(update={"name_server": "10.0.0.1:9876"}))

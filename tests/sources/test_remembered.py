@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from sources.access import remembered
-from sources.access.remembered import Remembered
+from sources.access import kept
+from sources.access.kept import Remembered
 from sources.errors import MasterUnreachable
 from tests.patience import PATIENCE_S
 
@@ -21,7 +21,7 @@ def test_many_ask_once_and_believe_it_for_a_moment_unless_something_fails(monkey
             raise MasterUnreachable("away")
         return number
 
-    monkeypatch.setattr(remembered, "FRESH_S", PATIENCE_S)
+    monkeypatch.setattr(kept, "FRESH_S", PATIENCE_S)
     told = Remembered(ask)
     may_answer.set()
     with pytest.raises(MasterUnreachable):
@@ -35,7 +35,7 @@ def test_many_ask_once_and_believe_it_for_a_moment_unless_something_fails(monkey
     assert told.value("b") == 2
     told.forget()
     assert told.known("a") is None
-    monkeypatch.setattr(remembered, "FRESH_S", 0.0)
+    monkeypatch.setattr(kept, "FRESH_S", 0.0)
     assert [told.value("a"), told.value("a"), told.known("a")] == [3, 4, 4]
-    monkeypatch.setattr(remembered, "KNOWN_S", 0.0)
+    monkeypatch.setattr(kept, "KNOWN_S", 0.0)
     assert told.known("a") is None

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sources.bounds import MasterRetention, UntilLoss
 from sources.offsets import Offset
-from sources.retention import MasterRetention, UntilLoss
 from tests.spans import span
 
 FILE = 1000

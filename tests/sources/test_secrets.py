@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.access.secrets import Secret
+from sources.access.security import Secret
 from sources.errors import ConfigurationError
 
 HIDDEN = "hunter2-ä"

@@ -3,7 +3,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.decoding.spans import cut
+from sources.decoding.columns import cut
 
 TEXT = b"name=value;;n=v tail"
 BUFFER = pa.py_buffer(TEXT)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.splits import WORTH_A_TASK_BYTES, split_bytes
+from sources.reading import WORTH_A_TASK_BYTES, split_bytes
 
 MIB = 1024 * 1024
 MOST_BYTES = 64 * MIB

@@ -15,12 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sources.dister import peers, services
-from sources.dister.embedded.leader_log import LeaderLog
-from sources.dister.embedded.leader_store import exchange, told
-from sources.dister.files.snapshots import read_nodes, read_services
-from sources.dister.peers import LEADER, PEERS_FILE, NodeInfo
-from sources.dister.services import SERVICE_FILE, Node, ServiceRegistry
+from sources.dister.embedded.leader_log import LeaderLog, exchange, told
+from sources.dister.metadata import read_nodes, read_services
+from sources.dister.states import (
+    LEADER,
+    PEERS_FILE,
+    SERVICE_FILE,
+    VERSION,
+    Node,
+    NodeInfo,
+    ServiceRegistry,
+    encode_nodes,
+    encode_services,
+)
 from sources.errors import ConfigurationError
 
 DEFAULT_GROUP: Final = "default.group.dister"
@@ -103,7 +110,7 @@ class EmbeddedLeader(LeaderLog):
             after = change(before)
             if after is not before:
                 with told("its services"):
-                    exchange(self.folder / SERVICE_FILE, [services.encode(after)])
+                    exchange(self.folder / SERVICE_FILE, [encode_services(after)])
                 self._write_nodes(self._others())
             return after.id
 
@@ -120,14 +127,14 @@ class EmbeddedLeader(LeaderLog):
             raft=LEADER if self._is_leader else FOLLOWER,
             logid=self._last_id,
             serviceid=self.services().id,
-            version=peers.VERSION,
+            version=VERSION,
         )
         # There is one leader: if it is this node, the former one no longer is.
         return (own, *(replace(node, raft=FOLLOWER) if own.is_leader and node.is_leader else node for node in others))
 
     def _write_nodes(self, others: Sequence[NodeInfo]) -> None:
         with told("its list of nodes"):
-            exchange(self.folder / PEERS_FILE, [peers.encode(self._all(others))])
+            exchange(self.folder / PEERS_FILE, [encode_nodes(self._all(others))])
 
 
 def _listed(folder: Path) -> tuple[NodeInfo, ...]:

@@ -9,11 +9,11 @@ made of the settings, which hold no secrets.
 from __future__ import annotations
 
 import ssl
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import kafka.errors as kafka_errors
 
-from sources.access.tls import is_refusal, no_tls
+from sources.access.security import is_refusal, no_tls
 from sources.errors import (
     ConfigurationError,
     CorruptRecord,
@@ -24,6 +24,8 @@ from sources.errors import (
     ProtocolViolation,
 )
 from sources.kafka.cluster.settings import Security
+
+T = TypeVar("T")
 
 NONE: Final[int] = kafka_errors.NoError.errno
 
@@ -122,3 +124,10 @@ def refusal(code: int, doing: str, *, offset: int | None = None) -> LogtwinError
     if kind.retriable or kind is kafka_errors.UnknownError:
         return MasterRefused(f"the broker does not answer {doing}", **facts)
     return ProtocolViolation(f"the broker cannot answer {doing}", **facts)
+
+
+def sound(found: T | LogtwinError) -> T:
+    """Return `found`. Raises it if it is an error."""
+    if isinstance(found, LogtwinError):
+        raise found
+    return found

@@ -25,8 +25,8 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from sources.access.kept_connections import KeptConnections
-from sources.access.tls import tls_context
+from sources.access.kept import KeptConnections
+from sources.access.security import tls_context
 from sources.errors import LogtwinError, MasterRefused, NobodyListens
 from sources.kafka.cluster.client_errors import ASKING, CONNECTING, is_nobody, meaning
 from sources.kafka.cluster.settings import KafkaSettings, Security

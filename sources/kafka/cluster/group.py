@@ -3,6 +3,9 @@
 Offsets are committed as by a group without members ("simple"), so that every tool that shows a group's lag shows ours.
 What must hold: nobody else consumes with the group. The coordinator ensures this: it accepts our offsets only as long
 as the group has no members. If it refuses them, the error names the members.
+
+A broker describes groups of the classic protocol and of the newer one (KIP-848) in different answers; the list of
+groups says which protocol a group has.
 """
 
 from __future__ import annotations
@@ -13,23 +16,119 @@ from itertools import groupby
 from typing import Any, Final, NoReturn, TypeVar
 
 import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
-from sources.errors import MasterRefused
+from sources.errors import ConfigurationError, MasterRefused
 from sources.kafka.cluster.client_errors import check_code
 from sources.kafka.cluster.connection import Cluster, ask_again
-from sources.kafka.cluster.membership import check_unused, described
-from sources.kafka.cluster.rights import check_group_rights
-from sources.kafka.cluster.topics import TopicPartition
+from sources.kafka.cluster.topics import TopicPartition, check_rights
 from sources.master import Committed
 from sources.offsets import Offset
+
+CONSUMER: Final = "consumer"
+"""The protocol type of consumer groups. A group that only ever had offsets committed has none."""
+
+_SCHEMAS: Final = "sources.kafka.cluster"
+"""Where kafka-python finds messages that it lacks, in its own schema notation."""
+_WITH_STATES: Final = 4  # the first version of ListGroups that tells them
+_EMPTY: Final = "Empty"
+_GONE: Final = ("", "Dead")
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc] # without types
+    """Asks for the members of groups of the newer protocol."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc] # without types
+    """The answer to ConsumerGroupDescribeRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A consumer: its id in the group, its client id, and where it connects from."""
+
+    id: str
+    client: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"{self.id} (client {self.client!r} at {self.host.lstrip('/')})"
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group as its coordinator describes it."""
+
+    state: str
+    protocol_type: str
+    members: tuple[Member, ...]
+
+
+def described(cluster: Cluster, coordinator: int, name: str) -> DescribedGroup | None:
+    """Return the group `name`; None if it does not exist.
+
+    Raises MasterRefused (it is not the coordinator, or is loading), ConfigurationError (not allowed), and as
+    `Cluster.call` does.
+    """
+    found = cluster.call(DescribeGroupsRequest(groups=[name]), coordinator).groups[0]
+    if found.error_code == kafka_errors.GroupIdNotFoundError.errno:
+        return _listed(cluster, coordinator, name)
+    members = _members(found, name)
+    if found.group_state in _GONE:  # how brokers before Kafka 4 describe a missing group
+        return _listed(cluster, coordinator, name)
+    return DescribedGroup(found.group_state, found.protocol_type, members)
+
+
+def check_unused(name: str, group: DescribedGroup | None) -> None:
+    """Raise ConfigurationError if others consume with `group`, or could; None means that it does not exist yet."""
+    if group is None:
+        return
+    if group.protocol_type not in ("", CONSUMER):
+        raise ConfigurationError(
+            f"group {name} is none of consumers",
+            expected="a group of its own",
+            found=f"protocol type {group.protocol_type}",
+            hint="Choose another name.",
+        )
+    if group.members or group.state not in (_EMPTY, *_GONE):
+        raise ConfigurationError(
+            f"group {name} is consumed by others",
+            expected="a group without members",
+            found=", ".join(map(str, group.members)) or f"a group that is {group.state}",
+            hint="Offsets of two would overwrite each other: choose a name of its own, or stop them.",
+        )
+
+
+def _listed(cluster: Cluster, coordinator: int, name: str) -> DescribedGroup | None:
+    """Return the group if it is not of the classic protocol."""
+    answer = cluster.call(ListGroupsRequest(min_version=_WITH_STATES), coordinator)
+    check_code(answer.error_code, "which groups there are")
+    listed = next((group for group in answer.groups if group.group_id == name), None)
+    if listed is None:
+        return None
+    is_described = listed.protocol_type == CONSUMER and listed.group_state not in (_EMPTY, *_GONE)
+    members: tuple[Member, ...] = ()
+    if is_described:
+        (found,) = cluster.call(ConsumerGroupDescribeRequest(group_ids=[name]), coordinator).groups
+        members = _members(found, name)
+    return DescribedGroup(listed.group_state, listed.protocol_type, members)
+
+
+def _members(group: Any, name: str) -> tuple[Member, ...]:
+    check_code(group.error_code, f"who is in group {name}")
+    return tuple(Member(one.member_id, one.client_id, one.client_host) for one in group.members)
+
 
 T = TypeVar("T")
 
 _ONE_GROUP: Final = 3  # the last version of FindCoordinator that asks for one
 _ONE_GROUP_FETCHED: Final = 7  # the same of OffsetFetch
 _BY_NAME: Final = 9  # the last version of OffsetCommit that names topics; 10 has ids
+_WITH_RIGHTS: Final = 3  # the first version of DescribeGroups that tells them
+_GONE_IS_NO_ERROR: Final = 5  # its last version that describes a group that does not exist yet
 _WITH_EPOCHS_COMMITTED: Final = 6
 _WITH_EPOCHS_FETCHED: Final = 5
 _NOT_OURS: Final = frozenset(
@@ -62,8 +161,8 @@ class ConsumerGroup:
         self._asking(lambda: self._check(cluster))
 
     def check_rights(self, cluster: Cluster) -> None:
-        """Check that our user may commit in the group (`check_group_rights`)."""
-        self._asking(lambda: check_group_rights(cluster, self.name, self._coordinator(cluster)))
+        """Raise ConfigurationError if our user may not commit in the group, and as `Cluster.call` does."""
+        self._asking(lambda: self._check_rights(cluster))
 
     def commit(self, cluster: Cluster, positions: Mapping[TopicPartition, Committed]) -> None:
         """Tell the group's coordinator how far we are. Positions may be repeated.
@@ -89,6 +188,16 @@ class ConsumerGroup:
 
     def _check(self, cluster: Cluster) -> None:
         check_unused(self.name, described(cluster, self._coordinator(cluster), self.name))
+
+    def _check_rights(self, cluster: Cluster) -> None:
+        request = DescribeGroupsRequest(
+            groups=[self.name],
+            include_authorized_operations=True,
+            min_version=_WITH_RIGHTS,
+            max_version=_GONE_IS_NO_ERROR,
+        )
+        (found,) = cluster.call(request, self._coordinator(cluster)).groups
+        check_rights(found.error_code, found.authorized_operations, f"group {self.name}")
 
     def _commit(self, cluster: Cluster, positions: Mapping[TopicPartition, Committed]) -> None:
         request = OffsetCommitRequest(

@@ -1,7 +1,7 @@
 """How to reach a Kafka cluster: its servers, the limits of waiting, our identity.
 
 These values travel to tasks and into logs and errors, so a secret is only the place where it can be found
-(`sources.access.secrets`).
+(`sources.access.security`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 from sources.access.address import Address
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import ConfigurationError
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

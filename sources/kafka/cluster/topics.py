@@ -1,4 +1,4 @@
-"""Topics in a cluster's metadata: their ids, their partitions, the broker that leads each, their cleanup.policy.
+"""Topics as a cluster knows them: ids, partitions and their leaders, cleanup.policy, and what our user may do.
 
 A topic is identified by its id (KIP-516): deleted and created again, it has the same name but another id.
 """
@@ -6,7 +6,7 @@ A topic is identified by its id (KIP-516): deleted and created again, it has the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterRefused, NoSuchTopic, Recreated
-from sources.kafka.cluster.client_errors import NONE, check_code
+from sources.kafka.cluster.client_errors import NONE, check_code, sound
 from sources.kafka.cluster.connection import Cluster
 
 WITH_IDS: Final = 10
@@ -26,6 +26,8 @@ _OF_TOPIC: Final = 2
 """The resource type of a topic (ConfigResource.java)."""
 _CLEANUP: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
+_NEEDED: Final = {"READ": 3, "DESCRIBE": 8}
+"""The operations that a job needs, of a topic and of a group, with their numbers (AclOperation.java)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,7 +76,7 @@ def topics_named(cluster: Cluster, names: Iterable[str]) -> list[Topic]:
     Raises ConfigurationError for one that does not exist or may not be seen, MasterRefused for one that has no leader
     yet, and as `Cluster.call` does.
     """
-    return [_sound(one) for one in topics_found(cluster, names).values()]
+    return [sound(one) for one in topics_found(cluster, names).values()]
 
 
 def topics_found(cluster: Cluster, names: Iterable[str]) -> dict[str, Topic | LogtwinError]:
@@ -89,7 +91,7 @@ def topic_known(cluster: Cluster, name: str, topic_id: uuid.UUID | None) -> Topi
 
     `learn_topics` has asked for it. Raises the topic's error, and Recreated.
     """
-    topic = _sound(cluster.topics[name])
+    topic: Topic = sound(cluster.topics[name])
     if topic_id is not None:
         check_same(topic, topic_id)
     return topic
@@ -139,12 +141,6 @@ def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:
     return list(cluster.call(request).topics)
 
 
-def _sound(found: Topic | LogtwinError) -> Topic:
-    if isinstance(found, LogtwinError):
-        raise found
-    return found
-
-
 def _existing_or_error(found: Any, name: str) -> Topic | LogtwinError:
     try:
         return _existing(found, name)
@@ -186,3 +182,29 @@ def is_compacted(cluster: Cluster, topic: str) -> bool:
     check_code(found.error_code, f"for the {_CLEANUP} of topic {topic}")
     values = (one.value or "" for one in found.configs if one.name == _CLEANUP)
     return any(_COMPACT in value.split(",") for value in values)
+
+
+def check_topic_rights(cluster: Cluster, topic: str) -> None:
+    """Raise ConfigurationError if our user may not read `topic`, and as `Cluster.call` does."""
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+        min_version=WITH_IDS,
+    )
+    (found,) = cluster.call(request).topics
+    check_rights(found.error_code, found.authorized_operations, f"topic {topic}")
+
+
+def check_rights(code: int, allowed: Set[int] | None, what: str) -> None:
+    """Raise ConfigurationError if a broker's answer says that our user lacks rights on `what` (KIP-430)."""
+    if code != NONE or allowed is None:
+        return  # other requests meet the error; a broker that does not tell is believed when it refuses
+    missing = [name for name, operation in _NEEDED.items() if operation not in allowed]
+    if missing:
+        raise ConfigurationError(
+            f"our user lacks rights on {what}",
+            expected=" and ".join(_NEEDED),
+            found=f"no {' and no '.join(missing)}",
+            hint=f"kafka-acls.sh --add --allow-principal User:… --operation {missing[0]} grants it.",
+        )

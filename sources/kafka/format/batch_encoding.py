@@ -21,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.decoding.columns import edges, grouped, joined, lengths, pairs
-from sources.decoding.spans import Flags, Ints
+from sources.decoding.columns import Flags, Ints, edges, grouped, joined, lengths, pairs
 from sources.kafka.format.batch_header import NO_EPOCH, NO_TIMESTAMP, Head
 from sources.kafka.format.columns import canonical_lengths, times_of
 from sources.kafka.format.record_format import MAX_VARINT_BYTES

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from sources.decoding.undecodable import as_damage
 from sources.kafka.format.batches import DEFAULT_LIMITS, AnswerBatches, BatchLimits
-from sources.kafka.format.columns import canonical_and_edges, located_each
-from sources.kafka.format.record_columns import record_columns
+from sources.kafka.format.columns import canonical_and_edges, located_each, record_columns
 from sources.kafka.format.transactions import Aborted, Isolation
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
@@ -23,7 +22,7 @@ from sources.offsets import Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """What a partition answered: its batches, and for the rest see `batches.decode_sound`."""
+    """A partition's answer to a fetch: its batches; for the rest see `batches.decode_sound`."""
 
     records: bytes | memoryview
     wanted: OffsetRange
@@ -35,7 +34,7 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DecodedAnswer:
-    """What is sound at the start of what was wanted; None if nothing is. `error` says what else prevented decoding."""
+    """The sound records that the wanted range begins with; None for none. `error` says what kept from decoding."""
 
     chunk: Chunk | None
     error: Exception | None = None

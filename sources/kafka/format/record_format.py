@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from sources.decoding.spans import Bytes, Flags, Ints
+from sources.decoding.columns import Bytes, Flags, Ints
 from sources.decoding.undecodable import TooCostly
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch
@@ -141,7 +141,7 @@ def _length(buffer: bytes, at: int, base_offset: Offset) -> tuple[int, int]:
 
 
 class _Cursor:
-    """How far each record is read: `at` moves field by field, and never past the record's end."""
+    """The next field of each record: `at` moves field by field, and never past the record's end."""
 
     def __init__(self, buffer: bytes, at: Ints, ends: Ints, base_offsets: Ints) -> None:
         self._raw: Bytes = np.frombuffer(buffer, np.uint8)

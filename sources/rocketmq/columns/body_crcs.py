@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from isal import isal_zlib
 
+from sources.decoding.columns import Bytes, Ints
 from sources.decoding.compiled import BYTES, INTS, compiled, types
-from sources.decoding.spans import Bytes, Ints
 from sources.rocketmq.format.bodies import body_crc
 from sources.rocketmq.format.layout import CRC_BITS
 

@@ -17,19 +17,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.decoding.columns import fit, time_column
-from sources.decoding.spans import Flags, Ints, cut
+from sources.decoding.columns import Flags, Ints, cut, fit, time_column
 from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
-from sources.rocketmq.columns.fields import BodyColumns, PropertyColumns, host_column
 from sources.rocketmq.columns.restore import encode
-from sources.rocketmq.columns.scan import RecordHeads, SuspectRecord, hop, scan
+from sources.rocketmq.columns.scan import (
+    BodyColumns,
+    PropertyColumns,
+    RecordHeads,
+    SuspectRecord,
+    hop,
+    host_column,
+    scan,
+)
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.hosts import Host
 from sources.rocketmq.format.layout import BLANK as BLANK_MAGIC
-from sources.rocketmq.format.layout import BORN_HOST_IPV6, DEFAULT_LIMITS, HEAD, STORE_HOST_IPV6, V1, Buffer, Limits
+from sources.rocketmq.format.layout import (
+    BORN_HOST_IPV6,
+    DEFAULT_LIMITS,
+    HEAD,
+    STORE_HOST_IPV6,
+    V1,
+    Buffer,
+    Host,
+    Limits,
+)
 from sources.rocketmq.format.properties import DELAY, KEYS, SCHEDULE_TOPIC, TAGS, UNIQ_KEY, delay_ms, tags_code
 
 if TYPE_CHECKING:

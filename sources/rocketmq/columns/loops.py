@@ -1,7 +1,7 @@
 """Compiled loops over the bytes of commit-log records: from head to head, over the fields, over the properties.
 
-`scan`, `properties` and `hosts` put the results into columns; they import this module when they need it (see
-`sources.decoding.compiled`). The loops say *that* something is wrong, but not what.
+`scan` puts the results into columns. Modules import this one only when they need it (see `sources.decoding.compiled`).
+The loops say *that* something is wrong, but not what.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sources.decoding.columns import Bytes, Flags, Int32s, Ints
 from sources.decoding.compiled import BYTES, INT32S, INTS, OFFSETS, compiled, inlined, types
-from sources.decoding.spans import Bytes, Flags, Int32s, Ints
 from sources.rocketmq.format.layout import (
     BODY_LENGTH,
     BORN_HOST_IPV6,

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.decoding.columns import joined, of_fixed_size, sizes, whole_bytes
-from sources.decoding.spans import Ints
+from sources.decoding.columns import Ints, joined, of_fixed_size, sizes, whole_bytes
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import TIMESTAMP

@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from isal.isal_zlib import crc32
 
-from sources.decoding.spans import Ints
+from sources.decoding.columns import Ints
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.columns.scan import sound_messages
@@ -123,7 +123,7 @@ def _link(file: SegmentMap, end: Offset) -> int:
 
 
 def _seen(file: SegmentMap, hopped: Hopped, limits: Limits, free_from: Offset | None) -> Look:
-    """What a look saw that has come so far."""
+    """Return what this look proves."""
     found = _behind(file, hopped.end, limits)
     torn = None if hopped.last is None else _wrong(file, hopped.last, hopped.end, limits)
     if hopped.last is not None and torn is not None:

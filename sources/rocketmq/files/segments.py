@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sources.bounds import check_within
+from sources.bounds import ToldDoubt, check_within
 from sources.errors import CorruptRecord, LogtwinError, SegmentError
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
@@ -22,7 +22,6 @@ from sources.rocketmq.files.log_end import NOWHERE, Look, look, newest
 from sources.rocketmq.files.segment_files import Hole, Segment, SegmentMap, list_segments, mapped, parts_of
 from sources.rocketmq.files.segment_search import BOUNDARY_HINT, NO_BOUNDARY, SegmentReader, SegmentSearch, corrupt
 from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Limits
-from sources.told_doubt import ToldDoubt
 
 SETTLE_S = 1.0
 """How long bytes at the tail may stay without being a whole record before the log is said to end before them."""
@@ -32,7 +31,7 @@ _NOT_ALONE = "A broker deletes only its oldest files: see what else writes to th
 
 @dataclass(slots=True)
 class Seen:
-    """What this process last saw of a log's end, and what it has told of it."""
+    """The end of a log as this process last saw it, and the doubt that it told last."""
 
     told: ToldDoubt
     look: Look | None = None

@@ -35,7 +35,6 @@ from sources.rocketmq.format.checks import (
     check_sum,
     checked_topic,
 )
-from sources.rocketmq.format.hosts import Host
 from sources.rocketmq.format.layout import (
     BLANK,
     BODY_LENGTH,
@@ -52,6 +51,7 @@ from sources.rocketmq.format.layout import (
     V1,
     V2,
     Buffer,
+    Host,
     Lead,
     Limits,
     host_bytes,

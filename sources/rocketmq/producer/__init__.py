@@ -1,1 +1,1 @@
-"""A producer and its workloads, for the demo and the tests."""
+"""A producer and its workloads, for the demo and the tests. Begin with `producer`."""

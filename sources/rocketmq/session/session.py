@@ -11,10 +11,10 @@ the last acknowledged offset, after the job has proven that the master is the on
 the master's own maximum is not below that offset: a master that lost its tail must not take the promise for bytes that
 it has written since. Nothing below 1 is reported: a report of 0 promises nothing and asks for the last file.
 
-The master streams its log to whoever reports. A session reads none of it beyond the first head (`checks`): the receive
-buffer is small, fills up, and stays full. Brokers of 4.9.7 and 5.5.0 honour the reports of such a connection within
-40 ms. A full buffer hides the end of the stream, so a broken connection is noticed by poll(2) or, at the latest, by the
-heartbeat after the next.
+The master streams its log to whoever reports. A session reads none of it beyond the first head (`FirstHeads`): the
+receive buffer is small, fills up, and stays full. Brokers of 4.9.7 and 5.5.0 honour the reports of such a connection
+within 40 ms. A full buffer hides the end of the stream, so a broken connection is noticed by poll(2) or, at the latest,
+by the heartbeat after the next.
 
 A stalled transfer holds the segment file that it was taken from. When that file was due for deletion, both brokers kept
 it and all later files for two minutes, and then unmapped it under the transfer (`destroyMapedFileIntervalForcibly`). So
@@ -47,8 +47,7 @@ from sources.errors import LogtwinError, of_log
 from sources.master import Committed, MasterLog, SessionState
 from sources.offsets import LogId, Offset
 from sources.rocketmq.broker_words import counted_for_s, dialect_of
-from sources.rocketmq.session.checks import FirstHeads, Promise
-from sources.rocketmq.session.ha_connection import ENDED, connect_slave, say_goodbye
+from sources.rocketmq.session.ha_connection import ENDED, FirstHeads, Promise, connect_slave, say_goodbye
 from sources.rocketmq.session.turns import NoTurn, Turns
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
 
@@ -64,7 +63,7 @@ _logger = logging.getLogger(__name__)
 
 
 class AskedBroker(Protocol):
-    """What a session asks a master for, anew at each connection. All methods may raise LogtwinError."""
+    """The questions that a session asks its master, anew at each connection. All methods may raise LogtwinError."""
 
     def ha(self) -> Address:
         """Return the address where it listens for slaves."""

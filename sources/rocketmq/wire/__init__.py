@@ -1,1 +1,4 @@
-"""RocketMQ's protocols: HA and remoting frames, signatures, connections."""
+"""RocketMQ's protocols: HA and remoting frames, signatures, connections.
+
+Begin with `ha` and `remoting`, the two wire formats; `client` asks a broker.
+"""

@@ -16,11 +16,10 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from sources.access.address import Address
-from sources.access.tls import Tls, is_refusal, no_tls, tls_context
+from sources.access.security import Tls, is_refusal, no_tls, tls_context
 from sources.errors import LogtwinError, MasterUnreachable
 from sources.rocketmq.wire.remoting import DEFAULT_MAX_FRAME_BYTES, Command, FrameBuffer
-from sources.rocketmq.wire.security import RemotingSecurity, denied, is_denial
-from sources.rocketmq.wire.signing import signed
+from sources.rocketmq.wire.security import RemotingSecurity, denied, is_denial, signed
 from sources.steps import Steps
 
 T = TypeVar("T")

@@ -1,7 +1,27 @@
-"""Our identity at a broker and its name server, and the protection of their connections, as an operator configures it.
+"""Our identity at a broker and its name server, the signature that proves it, and the protection of connections. Pure.
 
 Both exist only for remoting. HA, which carries the log itself, has neither in any version up to 5.5.0: its store has no
 TLS, and its protocol has no field for a name.
+
+RocketMQ's ACL (4.4 to 5.x) and authentication (5.3 on) want three ext fields, over which the broker computes the same:
+
+=================  ================================================================================================
+ext field          value
+=================  ================================================================================================
+``AccessKey``      who asks; 5.x calls it the user name
+``SecurityToken``  only if one was given; 4.9.7 and 5.5.0 sign it and do not look at it
+``Signature``      Base64 of HMAC-SHA1, keyed with the secret key (5.x: password) as UTF-8, over the *values* of all
+                   other ext fields, AccessKey among them, in the order of their *names* as Java's strings compare
+                   (UTF-16 units); one after the other as UTF-8, with nothing in between; and then the body
+=================  ================================================================================================
+
+Neither the request code nor the opaque is signed, so a signature is valid for the same request at any time. It proves
+who asks but does not protect against eavesdroppers; that takes TLS.
+
+Sources: `AclClientRPCHook`, `AclUtils.combineRequestContent`, `AclSigner` (rocketmq-acl 4.9.7; 5.5.0 has them in
+rocketmq-client); the broker's side `PlainAccessValidator.parse` (4.9.7) and `DefaultAuthenticationContextBuilder`,
+`DefaultAuthenticationHandler` (rocketmq-auth 5.5.0). A 4.9.x broker treats a request without ext fields as one without
+an AccessKey; fields of a custom header are ext fields like any other.
 
 How a broker refuses clients that it does not know, or that may not ask:
 
@@ -24,14 +44,47 @@ Any other SYSTEM_ERROR says nothing about rights: brokers answer with it while t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import AccessDenied, ConfigurationError
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, code_name
-from sources.rocketmq.wire.signing import Credentials
+
+ACCESS_KEY: Final = "AccessKey"
+SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - a field's name
+SIGNATURE: Final = "Signature"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Revealed secrets, kept as long as a connection lives; no text shows them."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> str:
+        raise TypeError("credentials do not travel: their places do, to be read there")
+
+
+def signed(request: Command, by: Credentials) -> Command:
+    """Return `request` with the fields that say and prove who asks."""
+    fields = {name: value for name, value in request.ext_fields.items() if name != SIGNATURE}
+    fields[ACCESS_KEY] = by.access_key
+    if by.security_token is not None:
+        fields[SECURITY_TOKEN] = by.security_token
+    return replace(request, ext_fields=fields | {SIGNATURE: _signature(fields, request.body, by.secret_key)})
+
+
+def _signature(fields: dict[str, str], body: bytes, secret_key: str) -> str:
+    names = sorted(fields, key=lambda name: name.encode("utf-16-be"))
+    content = "".join(fields[name] for name in names).encode() + body
+    return base64.b64encode(hmac.digest(secret_key.encode(), content, hashlib.sha1)).decode()
+
 
 _TO_ANYBODY: Final = "is forbidden"
 _UNSIGNED: Final = ("No accessKey", "username cannot be null")
@@ -50,8 +103,8 @@ _MISSING: Final = (  # words of a remark, what is missing, what helps
 class RemotingSecurity:
     """Security of remoting. Without `access_key` requests are not signed; without `tls` they are sent in the clear.
 
-    These values travel to tasks and into logs, so they hold the places of secrets (`sources.access.secrets`), never the
-    secrets. Raises ConfigurationError if one half of a pair is missing.
+    These values travel to tasks and into logs, so they name secrets (`sources.access.security`) and never hold them.
+    Raises ConfigurationError if one half of a pair is missing.
     """
 
     access_key: Secret | None = None

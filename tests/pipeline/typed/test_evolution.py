@@ -23,7 +23,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from sinks.typed.definition import Reading
-from sources.access.secrets import Secret
+from sources.access.security import Secret
 from sources.errors import RegistryUnreachable
 from tests.pipeline.typed.in_process import world_in_process
 from tests.pipeline.typed.test_steps import kill

@@ -16,7 +16,7 @@ from sinks.typed.definition import Definition, Reading
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import AnyReader, NoObject
 from sinks.typed.readers import reader
-from sources.access.secrets import Secret
+from sources.access.security import Secret
 from sources.errors import ConfigurationError, RegistryUnreachable
 from tests.sinks.typed.formats.columns import found_kinds, outcome, texts
 from tests.sinks.typed.formats.test_avro import encoded, record

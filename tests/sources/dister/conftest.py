@@ -2,7 +2,7 @@
 
 import pytest
 
-from sources.dister.files import entry_log
+from sources.dister import entry_log
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.dister.check_and_fix import Walk, faithful_point, safe_point, walk_back
-from sources.dister.files.layout import ENTRY_LOG
+from sources.dister.layout import ENTRY_LOG
 from sources.dister.log import DisterLog
 from sources.errors import CorruptRecord
 from sources.offsets import LogId, Offset, OffsetRange

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.files.layout import BatchFile, batch_number
-from sources.dister.format import columns
-from sources.dister.format.columns import KEY_VALUES, changes_of
-from sources.dister.format.entries import decode_line
-from sources.dister.format.line_walk import Line, Sound
+from sources.dister import columns
+from sources.dister.columns import KEY_VALUES, changes_of
+from sources.dister.entries import decode_line
+from sources.dister.layout import BatchFile, batch_number
+from sources.dister.line_walk import Line, Sound
 from sources.errors import CorruptRecord
-from sources.keyed_state import Changes
 from sources.offsets import Offset
-from sources.records import RECORD_SCHEMA
+from sources.records import RECORD_SCHEMA, Changes
 
 LINES = [
     b'10007,300,{"b":"\\u003cx\\u003e","a":"\xc3\xa9"}',

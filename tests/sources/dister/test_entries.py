@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.files.layout import BatchFile
-from sources.dister.format.entries import ACT_REMOVE, ACT_SET, MAX_ID, Entry, decode_line, encode_line
-from sources.dister.format.line_walk import Line, split_lines
+from sources.dister.entries import ACT_REMOVE, ACT_SET, MAX_ID, Entry, decode_line, encode_line
+from sources.dister.layout import BatchFile
+from sources.dister.line_walk import Line, split_lines
 from sources.errors import CorruptRecord
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

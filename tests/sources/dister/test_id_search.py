@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.files import batch_file
-from sources.dister.files.batch_file import BatchBytes, IdSearch
-from sources.dister.files.layout import BatchFile, list_batches
+from sources.dister import log_walk
+from sources.dister.layout import BatchFile, list_batches
+from sources.dister.log_walk import BatchBytes, IdSearch
 from sources.errors import ConfigurationError
 from sources.offsets import Offset
 from tests.sources.dister.entry_logs import set_line
@@ -20,7 +20,7 @@ LOOK_BACK_BYTES = 120  # some five lines
 
 @pytest.fixture(autouse=True)
 def short_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_file, "LOOK_BACK_BYTES", LOOK_BACK_BYTES)
+    monkeypatch.setattr(log_walk, "LOOK_BACK_BYTES", LOOK_BACK_BYTES)
 
 
 def found(path: Path, lines: list[bytes], wanted: list[int]) -> tuple[list[bytes | None], int | None]:

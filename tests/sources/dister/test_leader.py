@@ -9,14 +9,13 @@ import pytest
 
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import Change
-from sources.dister.peers import PEERS_FILE, check_nodes, decode
-from sources.dister.services import SERVICE_FILE
+from sources.dister.states import PEERS_FILE, SERVICE_FILE, check_nodes, decode_nodes
 from sources.errors import ConfigurationError, MasterError, MasterRefused
 
 
 def listed(folder: Path) -> list[tuple[str, str, int]]:
     """(id, ip, raft) as the file says."""
-    return [(node.id, node.ip, node.raft) for node in decode((folder / PEERS_FILE).read_bytes())]
+    return [(node.id, node.ip, node.raft) for node in decode_nodes((folder / PEERS_FILE).read_bytes())]
 
 
 def services(folder: Path) -> dict[str, object]:
@@ -26,7 +25,7 @@ def services(folder: Path) -> dict[str, object]:
 
 def test_a_new_folder_has_a_leader_that_passes_the_gate(tmp_path: Path) -> None:
     with EmbeddedLeader(tmp_path / "data", group="orders") as leader:
-        (node,) = decode((tmp_path / "data" / PEERS_FILE).read_bytes())
+        (node,) = decode_nodes((tmp_path / "data" / PEERS_FILE).read_bytes())
         assert (node.group, node.version, node.raft, node.status) == ("orders", "1.6", 2, 1)
         check_nodes(leader.nodes(), "orders")
     assert not (tmp_path / "data" / SERVICE_FILE).exists()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sources.dister.files import entry_log
-from sources.dister.files.layout import BatchFile
-from sources.dister.files.log_walk import Start, start_at
-from sources.dister.format import columns, line_walk
+from sources.bounds import ToldDoubt
+from sources.dister import columns, entry_log, line_walk
+from sources.dister.layout import BatchFile
 from sources.dister.log import DisterLog
+from sources.dister.log_walk import Start, start_at
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -31,7 +31,6 @@ from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.sole_log import SilentSession
-from sources.told_doubt import ToldDoubt
 from tests.log_lines import said_by
 from tests.sources.dister.entry_logs import LOG_ID, ids, leader, log_of, owned, pieces, raw, set_line, write
 
@@ -271,7 +270,7 @@ def test_nobody_there_takes_a_promise(tmp_path: Path) -> None:
         assert isinstance(session, SilentSession)
     assert log.acknowledged_by_master() == {}
     assert log.look() == MasterView(role="leader", bounds=owned(0, 10_008), retention=None)
-    assert (log.place, log.role) == (str(tmp_path), "reader")
+    assert (log.address, log.role) == (str(tmp_path), "reader")
     assert log.traits.proves_all
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sources.dister.peers import NodeInfo, check_nodes, decode, encode, without_placeholders
+from sources.dister.states import NodeInfo, check_nodes, decode_nodes, encode_nodes, without_placeholders
 from sources.errors import ConfigurationError, MasterRefused, MasterSilent, ProtocolViolation
 
 GROUP = "default.group.dister"
@@ -22,14 +22,14 @@ LISTED = (
 
 def test_an_answer_that_says_no() -> None:
     with pytest.raises(MasterRefused, match="no leader yet"):
-        decode(b'{"result":0,"message":"no leader yet","data":null}')
+        decode_nodes(b'{"result":0,"message":"no leader yet","data":null}')
 
 
 def test_what_is_written_is_read_and_has_the_fields_of_dister() -> None:
-    assert decode(LISTED) == (LEADER,)
-    assert decode(LISTED.replace(b"{", b'{"weight":7,')) == (LEADER,)  # of a dister yet to come
-    assert decode(encode([LEADER, PLACEHOLDER])) == (LEADER, PLACEHOLDER)
-    (fields,) = json.loads(encode([LEADER]))
+    assert decode_nodes(LISTED) == (LEADER,)
+    assert decode_nodes(LISTED.replace(b"{", b'{"weight":7,')) == (LEADER,)  # of a dister yet to come
+    assert decode_nodes(encode_nodes([LEADER, PLACEHOLDER])) == (LEADER, PLACEHOLDER)
+    (fields,) = json.loads(encode_nodes([LEADER]))
     assert set(fields) == {
         "name", "group", "id", "ip", "status", "role", "raft", "logid", "serviceid", "version",
     }  # fmt: skip
@@ -39,7 +39,7 @@ def test_what_is_written_is_read_and_has_the_fields_of_dister() -> None:
 def test_a_torn_list_is_for_the_next_look(size: int) -> None:
     """DI-105: no change until then."""
     with pytest.raises(MasterSilent, match="not whole"):
-        decode(LISTED[:size])
+        decode_nodes(LISTED[:size])
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_a_torn_list_is_for_the_next_look(size: int) -> None:
 )
 def test_json_of_another_shape_does_not_pass_for_nodes(text: str) -> None:
     with pytest.raises(ProtocolViolation, match="another shape"):
-        decode(text.encode())
+        decode_nodes(text.encode())
 
 
 def test_49_a_placeholder_gives_way_to_the_node_of_its_ip() -> None:
     real = replace(FOLLOWER, id="C3", ip=PLACEHOLDER.ip)
     other = NodeInfo(id="10.0.0.8", ip="10.0.0.8")
     assert without_placeholders([LEADER, PLACEHOLDER, other, real]) == (LEADER, other, real)
-    assert decode(encode([PLACEHOLDER, real])) == (real,)
+    assert decode_nodes(encode_nodes([PLACEHOLDER, real])) == (real,)
 
 
 def test_the_gate_refuses_another_group() -> None:

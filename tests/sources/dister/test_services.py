@@ -2,7 +2,7 @@
 
 import pytest
 
-from sources.dister.services import Service, ServiceRegistry, decode, encode, key_of, parse_key
+from sources.dister.states import Service, ServiceRegistry, decode_services, encode_services, key_of, parse_key
 from sources.errors import MasterSilent, ProtocolViolation
 
 FILE = (
@@ -24,9 +24,9 @@ def test_a_registry_is_read_and_written_as_go_writes_it() -> None:
         "1.web.service.dister": Service("web", {}),
     }
     of_dister = ServiceRegistry(1700000000123, services)
-    assert decode(FILE) == of_dister
+    assert decode_services(FILE) == of_dister
     assert (
-        encode(of_dister)
+        encode_services(of_dister)
         == (
             '{"LastServiceLogId":1700000000123,"Service":{"0.web.service.dister":{"node":{"\\u003cb\\u003e":"é","status":1,'
             '"url":"http://a/?x=1\\u0026y"},"type":"web"},"1.web.service.dister":{"node":{},"type":"web"}}}'
@@ -41,7 +41,7 @@ TORN = [*(FILE[:size] for size in (0, 1, 20, len(FILE) - 1)), b"\xff", b'{"LastS
 def test_48_a_torn_file_is_for_the_next_look(data: bytes) -> None:
     """Also DI-115: who gets this keeps what it has."""
     with pytest.raises(MasterSilent, match="not whole") as caught:
-        decode(data)
+        decode_services(data)
     assert caught.value.is_transient
 
 
@@ -63,7 +63,7 @@ def test_48_a_torn_file_is_for_the_next_look(data: bytes) -> None:
 )
 def test_json_of_another_shape_does_not_pass_for_a_registry(text: str) -> None:
     with pytest.raises(ProtocolViolation, match="another shape") as caught:
-        decode(text.encode())
+        decode_services(text.encode())
     assert not caught.value.is_transient
 
 

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 
 from sources.dister.embedded.leader import EmbeddedLeader
-from sources.dister.files.snapshots import read_nodes, read_services
-from sources.dister.metadata import fetch, nodes_of, services_of
-from sources.dister.peers import PEERS_FILE, NodeInfo
-from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
+from sources.dister.metadata import fetch, nodes_of, read_nodes, read_services, services_of
+from sources.dister.states import PEERS_FILE, SERVICE_FILE, NodeInfo, Service, ServiceRegistry
 from sources.errors import MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 
 LISTED = b'[{"id":"A1","ip":"10.0.0.1","group":"g","raft":2,"version":"1.6"}]'

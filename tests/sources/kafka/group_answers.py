@@ -6,7 +6,7 @@ from kafka.protocol.admin import DescribeGroupsResponse, ListGroupsResponse
 from kafka.protocol.consumer import OffsetFetchResponse
 from kafka.protocol.metadata import FindCoordinatorResponse
 
-from sources.kafka.cluster.membership import ConsumerGroupDescribeResponse, Member
+from sources.kafka.cluster.group import ConsumerGroupDescribeResponse, Member
 
 LOADING, UNKNOWN_MEMBER, NOT_FOUND = 14, 25, 69
 ALICE = Member("alice-1", "alice", "/10.0.0.7")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, MasterRefused, MasterUnreachable, Rewritten
-from sources.kafka.bounds import bounds, bounds_of, epoch_ends
+from sources.kafka.cluster.leaders import bounds, bounds_of, epoch_ends
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history

@@ -5,7 +5,7 @@ import ssl
 import kafka.errors as kafka_errors
 import pytest
 
-from sources.access.secrets import Secret
+from sources.access.security import Secret
 from sources.errors import (
     BelowMinimum,
     ConfigurationError,

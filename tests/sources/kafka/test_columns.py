@@ -11,8 +11,7 @@ from sources.errors import CorruptRecord, OutOfMemory
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.batches import DEFAULT_LIMITS, AnswerBatches, BatchLimits, decode_sound
 from sources.kafka.format.chunks import DecodedAnswer, FetchAnswer, decoded_together
-from sources.kafka.format.columns import canonical, canonical_lengths, located
-from sources.kafka.format.record_columns import record_columns, texts
+from sources.kafka.format.columns import canonical, canonical_lengths, located, record_columns, texts
 from sources.kafka.format.transactions import Aborted
 from sources.master import Chunk
 from sources.offsets import END, Offset, OffsetRange

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import trustme
 
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import (
     ConfigurationError,
     LogtwinError,

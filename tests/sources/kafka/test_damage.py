@@ -15,7 +15,7 @@ from sources.errors import ChecksumMismatch, CorruptRecord, OutOfMemory
 from sources.kafka.format import batches
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.batches import HEADER_COST_BYTES, RECORD_COST_BYTES, BatchLimits
-from sources.kafka.format.record_columns import record_columns
+from sources.kafka.format.columns import record_columns
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
     ALL,

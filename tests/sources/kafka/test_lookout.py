@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sources.access.secrets import Secret
+from sources.access.security import Secret
+from sources.bounds import EARLIEST
 from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, MasterRefused, Recreated
 from sources.group import masters, standing
-from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.standing import ReadingPlace, Standing
+from sources.group.poller import Poller, PollRequest, PollResult
+from sources.group.standing import ListedLog, Standing
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
-from sources.options import EARLIEST, ReadOptions, parse_options
+from sources.options import ReadOptions, parse_options
 from tests.patience import PATIENCE_S
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
 from tests.sources.scripted_log import planning
@@ -29,36 +30,36 @@ THREE = metadata(topic(leaders=[(1, 0)] * 3))
 HELD = (THREE, offsets(0, 3, 5), offsets(10, 13, 15))
 
 
-def a_lookout() -> Lookout:
+def a_poller() -> Poller:
     of_topic = open_topic(parse_options(ReplicatedTopicOptions, OPTIONS, where="test"))
-    return Lookout(replace(of_topic, patience_ms=0), EARLIEST)
+    return Poller(replace(of_topic, patience_ms=0), EARLIEST)
 
 
-def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, LookRequest]:
+def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, PollRequest]:
     return {
-        f"kafka/c/t/{number}": LookRequest(ReadingPlace(None if at is None else Offset(at), 0, str(identity)), None)
+        f"kafka/c/t/{number}": PollRequest(ListedLog(None if at is None else Offset(at), 0, str(identity)), None)
         for number, at in positions.items()
     }
 
 
 def test_its_logs_are_the_partitions_of_its_topic() -> None:
-    lookout = a_lookout()
-    log = lookout.log("kafka/c/t/2")
+    poller = a_poller()
+    log = poller.log("kafka/c/t/2")
     assert isinstance(log, KafkaLog)
     assert (str(log.log_id), log.number) == ("kafka/c/t/2", 2)
     for other in ("kafka/c/u/2", "kafka/d/t/2", "kafka/c/tt/0"):
-        assert lookout.log(other) is None
-    assert (lookout.is_waited_for(), lookout.may_begin_later) == (False, True)
+        assert poller.log(other) is None
+    assert (poller.is_waited_for(), poller.may_begin_later) == (False, True)
 
 
 def test_all_partitions_are_seen_by_one_connection(play: Play) -> None:
     """Also those that nobody asks about: they may be new."""
     cluster = play(*HELD)
-    found = a_lookout().look(asked({0: 4, 2: 15}))
+    found = a_poller().poll(asked({0: 4, 2: 15}))
     assert found == {
-        "kafka/c/t/0": LookResult(span(0, 10), Offset(4)),
-        "kafka/c/t/1": LookResult(span(3, 13), Offset(3)),
-        "kafka/c/t/2": LookResult(span(5, 15), Offset(15)),
+        "kafka/c/t/0": PollResult(span(0, 10), Offset(4)),
+        "kafka/c/t/1": PollResult(span(3, 13), Offset(3)),
+        "kafka/c/t/2": PollResult(span(5, 15), Offset(15)),
     }
     assert (cluster.connections, cluster.is_done) == (1, True)
 
@@ -75,12 +76,12 @@ def test_what_one_partition_does_not_hold_is_its_own(
     play: Play, number: int, at: int, kind: type[LogtwinError], words: str
 ) -> None:
     play(*HELD)
-    found = a_lookout().look(asked({0: 4, number: at}))
+    found = a_poller().poll(asked({0: 4, number: at}))
     error = found[f"kafka/c/t/{number}"]
     assert isinstance(error, kind)
     assert (error.log, error.offset) == (f"kafka/c/t/{number}", at)
     assert words in str(error)
-    assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
+    assert found["kafka/c/t/0"] == PollResult(span(0, 10), Offset(4))
 
 
 # --- topics among what a group reads
@@ -109,14 +110,14 @@ def options_of(folder: Path) -> dict[str, str]:
     options = parse_options(ReplicatedTopicOptions, {**OPTIONS, "split_offsets": 4}, where="test")
     masters.write(folder / "masters", [options])
     given = {name: str(folder / name) for name in ("masters", "standing")}
-    times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
+    times = dict.fromkeys(("triggerIntervalS", "pollDeadlineS"), str(PATIENCE_S))  # a machine may be busy
     return {**given, **times}
 
 
 def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) -> None:
     cluster = play(*HELD)
     places = {
-        f"kafka/c/t/{number}": ReadingPlace(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
+        f"kafka/c/t/{number}": ListedLog(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
     }
     standing.write(tmp_path / "standing", Standing(places, 9 * RECORD_BYTES))
     with planning(options_of(tmp_path)) as planner:
@@ -131,19 +132,19 @@ def test_a_partition_without_a_leader_has_its_own_error_unless_all_have_none(pla
     """And a topic that begins is asked again until all have one."""
     led = metadata(topic(leaders=[(1, 0), (-1, 0), (1, 0)]))
     play(led, offsets(0, 3, 5), offsets(10, 13, 15))
-    found = a_lookout().look(asked({0: 4, 1: 4}))
-    assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
+    found = a_poller().poll(asked({0: 4, 1: 4}))
+    assert found["kafka/c/t/0"] == PollResult(span(0, 10), Offset(4))
     assert isinstance(found["kafka/c/t/1"], MasterRefused)
     assert str(found["kafka/c/t/1"].log) == "kafka/c/t/1"
     for leaders, places in (([(-1, 0)], {0: 4}), ([(1, 0), (-1, 0)], {})):
         play(metadata(topic(leaders=leaders)), offsets(0), offsets(10))
         with pytest.raises(MasterRefused):
-            a_lookout().look(asked(places))
+            a_poller().poll(asked(places))
 
 
 def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: Path) -> None:
     play(*HELD)
-    places = {f"kafka/c/t/{number}": ReadingPlace(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
+    places = {f"kafka/c/t/{number}": ListedLog(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
     standing.write(tmp_path / "standing", Standing(places, 10**9))
     with planning(options_of(tmp_path)) as planner:
         end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import ConfigurationError
 from sources.kafka.cluster.settings import KafkaSettings, Security
 from sources.kafka.format.transactions import Isolation

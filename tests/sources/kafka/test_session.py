@@ -13,9 +13,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from sources.errors import ConfigurationError, MasterRefused, MasterUnreachable
 from sources.kafka import session as session_module
 from sources.kafka.cluster.connection import Cluster
-from sources.kafka.cluster.group import ConsumerGroup
-from sources.kafka.cluster.membership import DescribedGroup, Member, check_unused
-from sources.kafka.cluster.membership import described as describe
+from sources.kafka.cluster.group import ConsumerGroup, DescribedGroup, Member, check_unused
+from sources.kafka.cluster.group import described as describe
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import TopicPartition
 from sources.kafka.session import GroupSession

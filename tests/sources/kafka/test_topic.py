@@ -110,12 +110,12 @@ def test_a_partition_without_a_leader_keeps_no_other_from_starting_unless_the_to
     play(one_led, offsets(0), offsets(100), epoch_ends_of({0: (3, 90)}))
     assert found_of(a_topic().check_history(at((90, 3), (50, 4)))) == {1: MasterRefused}
     play(one_led, offsets(0), offsets(100))
-    held, refused = a_topic().held({P0: LogQuery()}).values()
+    held, refused = a_topic().poll({P0: LogQuery()}).values()
     assert held == Holding(span(0, 100), str(TOPIC_ID))
     assert isinstance(refused, MasterRefused)
     play(one_led, offsets(0), offsets(100))
     with pytest.raises(MasterRefused):
-        a_topic().held({})
+        a_topic().poll({})
 
 
 def test_what_no_partition_can_say_of_its_history_is_asked_again(play: Play) -> None:
@@ -131,12 +131,12 @@ def test_of_a_share_no_other_partitions_are_asked_for(play: Play) -> None:
     of_each = {1: [2, 4], 2: [0, 1, 3, 5]}
     for number, ours in of_each.items():
         cluster = play(six, offsets(*[0] * 6), offsets(*[9] * 6))
-        held = a_topic(shard=Shard(number, 2)).held({})
+        held = a_topic(shard=Shard(number, 2)).poll({})
         assert [log_id.name for log_id in held] == [f"c/t/{at}" for at in ours]
         asked = [[one.partition_index for one in request.topics[0].partitions] for request, _ in cluster.asked[1:]]
         assert asked == [ours, ours]
     play(metadata(topic(leaders=[(1, 4)])))
-    assert a_topic(shard=Shard(1, 2)).held({}) == {}
+    assert a_topic(shard=Shard(1, 2)).poll({}) == {}
 
 
 def test_what_breaks_is_asked_again_from_the_start(play: Play) -> None:
@@ -231,7 +231,7 @@ def epochs_asked(cluster: ScriptedCluster) -> list[tuple[int, int]]:
 def test_it_says_what_it_is_and_travels() -> None:
     log: MasterLog = a_log(2, known=Known(str(TOPIC_ID), Offset(7), 3), group="g")
     assert str(log.log_id) == "kafka/c/t/2"
-    assert (log.place, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).place) == ("h:1", "h:1,h:2")
+    assert (log.address, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).address) == ("h:1", "h:1,h:2")
     assert pickle.loads(pickle.dumps(log)) == log  # noqa: S301 - our own
 
 

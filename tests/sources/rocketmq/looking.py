@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sources.bounds import ToldDoubt
 from sources.rocketmq.files.segments import Segments
-from sources.told_doubt import ToldDoubt
 from tests.sources.rocketmq.synthetic_log import SyntheticLog
 
 

@@ -6,7 +6,7 @@ them again.
 
 from dataclasses import dataclass, field
 
-from sources.rocketmq.wire.signing import Credentials
+from sources.rocketmq.wire.security import Credentials
 
 
 @dataclass(frozen=True)

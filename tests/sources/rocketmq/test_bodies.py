@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from sources.decoding.spans import read_only
+from sources.decoding.columns import read_only
 from sources.rocketmq.columns import body_crcs
 from sources.rocketmq.columns.body_crcs import CFunction, found_in
 from sources.rocketmq.format.bodies import Compression, body_crc, compress, decompress

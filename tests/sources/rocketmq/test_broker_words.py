@@ -2,8 +2,8 @@
 
 import pytest
 
+from sources.bounds import MasterRetention
 from sources.errors import ConfigurationError, ProtocolViolation
-from sources.retention import MasterRetention
 from sources.rocketmq import broker_words
 from sources.rocketmq.broker_words import (
     check_broker,

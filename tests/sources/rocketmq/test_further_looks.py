@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
-from sources.group.lookout import Lookout, LookRequest, LookResult
-from sources.group.standing import ReadingPlace
+from sources.group.poller import Poller, PollRequest, PollResult
+from sources.group.standing import ListedLog
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.log_end import Hopped, hop
 from sources.rocketmq.files.segments import Segments
@@ -166,9 +166,9 @@ def test_below_a_proven_end_times_are_not_compared(tmp_path: Path) -> None:
     for known, end in ((2, 2), (3, 4), (4, 4)):
         assert segments(log).bounds(Offset(log.starts[known])) == span(0, log.starts[end])
     assert segments(log).bounds(Offset(log.end)) == span(0, log.end)
-    lookout = Lookout(RocketMQLog(log_id=LOG_ID, path=str(tmp_path)), "earliest")
-    request = LookRequest(ReadingPlace(Offset(log.end)), None)
-    assert lookout.look({str(LOG_ID): request}) == {str(LOG_ID): LookResult(span(0, log.end), Offset(log.end))}
+    poller = Poller(RocketMQLog(log_id=LOG_ID, path=str(tmp_path)), "earliest")
+    request = PollRequest(ListedLog(Offset(log.end)), None)
+    assert poller.poll({str(LOG_ID): request}) == {str(LOG_ID): PollResult(span(0, log.end), Offset(log.end))}
 
 
 def test_a_lost_record_that_is_written_anew_proves_nothing_behind_it(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from sources.access.address import Address
+from sources.bounds import MasterRetention
 from sources.epochs import Epoch
 from sources.errors import AboveMaximum, ConfigurationError, CorruptRecord, LogtwinError
 from sources.master import MasterView
 from sources.offsets import Offset
-from sources.retention import MasterRetention
-from sources.rocketmq.files.controller_store import encode_epoch_file
+from sources.rocketmq.files.segment_files import encode_epoch_file
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.remoting import Command, encode_command
 from tests.log_lines import said_by
@@ -123,7 +123,7 @@ def test_a_look_at_the_master() -> None:
             bounds=owned(1024, 5000),
             retention=MasterRetention(file_size_bytes=1024, keeps_s=48 * 3600.0, room_bytes=None),
         )
-        assert log.place == str(master.address)
+        assert log.address == str(master.address)
         assert log.role == "slave"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pipeline.system.folders import cache_folder
-from sources.decoding.spans import read_only
+from sources.decoding.columns import read_only
 from sources.rocketmq.columns.loops import hop, read
 from sources.rocketmq.format.commitlog import V2, Host, Message
 from sources.rocketmq.format.layout import HEAD, V1
@@ -31,7 +31,7 @@ FORMS = (
 OUT_OF_BOUNDS = """
 import numpy as np
 from sources.rocketmq.columns.loops import read
-from sources.decoding.spans import read_only
+from sources.decoding.columns import read_only
 from sources.decoding.undecodable import as_damage
 from tests.sources.rocketmq import index_errors
 with as_damage(0):

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sources.offsets import Offset
-from sources.rocketmq.columns.fields import PropertyColumns
+from sources.rocketmq.columns.scan import PropertyColumns
 from sources.rocketmq.format import commitlog, properties
 from tests import truth
 

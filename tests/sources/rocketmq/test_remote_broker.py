@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sources.access.address import Address
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import (
     ConfigurationError,
     LogtwinError,
@@ -55,7 +54,7 @@ def test_given_addresses_are_used() -> None:
     """MS-12: who is told where its master is asks nobody else."""
     broker = BrokerAt(master=Address("10.0.0.5", 10912), broker=Address("10.0.0.5", 10911))
     assert (broker.ha(), broker.remoting()) == (Address("10.0.0.5", 10912), Address("10.0.0.5", 10911))
-    assert broker.place == "10.0.0.5:10912"
+    assert broker.address == "10.0.0.5:10912"
 
 
 def test_a_master_is_found_by_its_name() -> None:
@@ -67,7 +66,7 @@ def test_a_master_is_found_by_its_name() -> None:
         assert found.ha() == ha
         assert named(NOWHERE).ha({"brokerIP2": ha.host, "haListenPort": str(ha.port)}) == ha  # nobody is asked again
         assert found.bounds().end == found.maximum() == 5000
-        assert found.place == f"broker-a at name server {name_server.address}"
+        assert found.address == f"broker-a at name server {name_server.address}"
 
 
 def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +186,7 @@ def test_the_leader_of_the_controllers_names_the_master() -> None:
     with ScriptedBroker(controller(2007)) as one, ScriptedBroker(leader) as other:
         broker = elected(one.address, other.address)
         assert broker.remoting() == Address("10.0.0.8", 10911)
-        assert broker.place == f"broker-a at controller {one.address};{other.address}"
+        assert broker.address == f"broker-a at controller {one.address};{other.address}"
 
 
 @pytest.mark.parametrize(("code", "found"), [(2007, "not the leader"), (0, "code 0")], ids=["follower", "no master"])

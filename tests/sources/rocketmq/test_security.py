@@ -9,16 +9,23 @@ from typing import Any
 
 import pytest
 
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import AccessDenied, ConfigurationError
 from sources.options import MasterOptions, ReadOptions, parse_options
 from sources.registry import open_log
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
-from sources.rocketmq.wire.security import RemotingSecurity, denied, is_denial
-from sources.rocketmq.wire.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Credentials, signed
+from sources.rocketmq.wire.security import (
+    ACCESS_KEY,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    Credentials,
+    RemotingSecurity,
+    denied,
+    is_denial,
+    signed,
+)
 from tests.sources.rocketmq.scripted_master import ScriptedBroker
 from tests.sources.rocketmq.signatures import CASES, WHO
 

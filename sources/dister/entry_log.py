@@ -15,17 +15,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sources.bounds import check_within
+from sources.bounds import ToldDoubt, check_within
 from sources.decoding.undecodable import as_damage, up_to_damage
-from sources.dister.files.batch_file import BatchBytes
-from sources.dister.files.layout import ENTRY_LOG, BatchFile, are_joined, list_batches
-from sources.dister.files.log_walk import LogWalk, end_of, minimum_of, start_at
-from sources.dister.format import columns
-from sources.dister.format.line_walk import Broken, Sound
+from sources.dister import columns
+from sources.dister.layout import ENTRY_LOG, BatchFile, are_joined, list_batches
+from sources.dister.line_walk import Broken, Sound
+from sources.dister.log_walk import BatchBytes, LogWalk, end_of, minimum_of, start_at
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MissingSegment, error_from
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from sources.told_doubt import ToldDoubt
 
 log = logging.getLogger(__name__)
 

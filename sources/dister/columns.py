@@ -30,12 +30,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.dister.files.layout import batch_number
-from sources.dister.format.entries import ACT_REMOVE, ACT_SET, Entry, canonical_head, decode_items
-from sources.dister.format.line_walk import Sound
+from sources.dister.entries import ACT_REMOVE, ACT_SET, Entry, canonical_head, decode_items
+from sources.dister.layout import batch_number
+from sources.dister.line_walk import Sound
 from sources.errors import CorruptRecord
-from sources.keyed_state import Changes, KeyChange, KeyedState
-from sources.records import MESSAGE, RECORD_SCHEMA
+from sources.records import MESSAGE, RECORD_SCHEMA, Changes, KeyChange, KeyedState
 
 COLUMNS: Final = ("offset", "size", "flag", "body", "stored_properties")
 """The columns from which lines are put together."""

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from sources.dister.format.entries import IDS_PER_FILE, MAX_ID
+from sources.dister.entries import IDS_PER_FILE, MAX_ID
 from sources.errors import ConfigurationError, MissingSegment
 from sources.offsets import Offset
 

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sources.decoding.undecodable import as_damage
-from sources.dister.files.layout import BatchFile, batch_number
-from sources.dister.format.entries import MAX_ID, SHORTEST_BYTES, Entry, decode_line, shown
+from sources.dister.entries import MAX_ID, SHORTEST_BYTES, Entry, decode_line, shown
+from sources.dister.layout import BatchFile, batch_number
 from sources.errors import CorruptRecord, LogError
 from sources.offsets import Offset, OffsetRange
 

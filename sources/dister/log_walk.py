@@ -1,31 +1,32 @@
-"""One batch file, as long as it was when it was opened: its bytes, its lines from any byte on, the search for an id.
+"""Batch files as they are read: one open file, the search for an id in it, and a walk through all files of a log.
 
-They are read, never mapped: if somebody shortens a mapped file, the process ends. If a leader removes the file and
+Files are read, never mapped: if somebody shortens a mapped file, the process ends. If a leader removes a file and
 writes it again, whoever has it open keeps the old one.
 
-The search does not read all of the file. Ids in a file ascend, but need not: a leader that lost its data file begins
+The search does not read all of a file. Ids in a file ascend, but need not: a leader that lost its data file begins
 again with low ids, behind the existing ones; these lines are expired. In a file that has some, bisection may lead to a
 line behind the one that counts. So a result is trusted only
 
 * if it is the very id that was asked for. Random parts make it improbable that a regressing run has the same one;
-* and if no line has that id or a higher one among the `LOOK_BACK_BYTES` before it, and at `_PROBES` places from the
+* and if no line has that id or a higher one among the `LOOK_BACK_BYTES` before it, and at `_PROBES` offsets from the
   beginning of the file to there.
 
-A run of expired lines is overlooked only if it repeats ids of the log, is longer than `LOOK_BACK_BYTES`, and hides
-less than one part in `_PROBES` of the file. If a result is not trusted, the answer is None: walk the file from its
-first line, which is always right. A file no longer than `LOOK_BACK_BYTES` is read line by line anyway.
+A run of expired lines is overlooked only if it repeats ids of the log, is longer than `LOOK_BACK_BYTES`, and hides less
+than one part in `_PROBES` of the file. If a result is not trusted, the answer is None: walk the file from its first
+line, which is always right. A file no longer than `LOOK_BACK_BYTES` is read line by line anyway.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO, Final, Self
 
-from sources.dister.files.layout import BatchFile
-from sources.dister.format.line_walk import Line, LineWalk, Sound, entry_of, split_lines
+from sources.dister.layout import BatchFile, batch_number, missing_between
+from sources.dister.line_walk import Broken, Line, LineWalk, Sound, entry_of, split_lines
 from sources.errors import CorruptRecord, MasterSilent
-from sources.offsets import Offset
+from sources.offsets import Offset, OffsetRange
 
 _FIRST_BLOCK_BYTES: Final = 4 * 1024
 _BLOCK_BYTES: Final = 256 * 1024
@@ -193,3 +194,95 @@ def _is_entry(line: Line) -> bool:
     except CorruptRecord:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a walk begins: at byte `at` of the file with this `index`, where the log has come to offset `end`."""
+
+    index: int
+    at: int
+    end: Offset
+
+
+def minimum_of(batches: Sequence[BatchFile]) -> Offset:
+    return Offset(batches[0].first_id if batches else 0)
+
+
+def start_at(batches: Sequence[BatchFile], offset: Offset) -> Start:
+    """Return the place behind the entry that ends at `offset` or, if there is none, behind one that ends before it."""
+    minimum = minimum_of(batches)
+    if offset <= minimum:
+        return Start(0, 0, minimum)
+    number = batch_number(offset - 1)
+    index = next((index for index, batch in enumerate(batches) if batch.number >= number), len(batches))
+    if index < len(batches) and batches[index].number == number:
+        with BatchBytes(batches[index]) as file:
+            line = IdSearch(file).find(offset - 1)
+            if line is not None:
+                return Start(index, line.end, offset)
+    return _behind(batches, index, None)
+
+
+def end_of(batches: Sequence[BatchFile], known: Offset | None = None) -> Start:
+    """Return the place behind the last entry. An end below `known`, an earlier end, takes a closer look."""
+    return _behind(batches, len(batches), known)
+
+
+def _behind(batches: Sequence[BatchFile], stop: int, known: Offset | None) -> Start:
+    for index in reversed(range(stop)):
+        with BatchBytes(batches[index]) as file:
+            last = IdSearch(file).last_entry(known)
+        if last is not None:
+            return Start(index, last.line.end, last.covered.end)
+    return Start(0, 0, minimum_of(batches))
+
+
+class LogWalk:
+    """Walks `batches` from `start` on. Raises MasterSilent if a file disappears meanwhile."""
+
+    def __init__(self, batches: Sequence[BatchFile], start: Start) -> None:
+        self._batches = batches
+        self._start = start
+        self._walk = LineWalk(start.end)
+
+    @property
+    def end(self) -> Offset:
+        return self._walk.end
+
+    @property
+    def expired(self) -> int:
+        """How many entries it has ignored because the log was already above them."""
+        return self._walk.expired
+
+    @property
+    def open_damage(self) -> Broken | None:
+        """What is wrong where it stands, if no entry follows."""
+        return self._walk.open_damage
+
+    def pieces(self) -> Iterator[Sound | Broken]:
+        """Yield each entry, and what is wrong between them, up to the last written line."""
+        for index in range(self._start.index, len(self._batches)):
+            is_first = index == self._start.index
+            if not is_first and self._batches[index].number > self._batches[index - 1].number + 1:
+                self._walk.missing(missing_between(self._batches[index - 1], self._batches[index]))
+            yield from self._pieces_of(index, self._start.at if is_first else 0)
+
+    def reaching_into(self, wanted: OffsetRange) -> Generator[Sound | Broken]:
+        """Yield the pieces that overlap `wanted`, and damage of an empty range at its beginning."""
+        for piece in self.pieces():
+            covered = piece.covered
+            if covered.start >= wanted.end:
+                return
+            if covered.end > wanted.start or covered.start >= wanted.start:
+                yield piece
+            if covered.end >= wanted.end:
+                return
+
+    def _pieces_of(self, index: int, at: int) -> Iterator[Sound | Broken]:
+        is_last = index == len(self._batches) - 1
+        with BatchBytes(self._batches[index]) as file:
+            earlier = IdSearch(file).line_of
+            for line in file.lines(at):
+                if line.is_whole or not is_last:  # otherwise it is still being written
+                    yield from self._walk.feed(line, earlier)

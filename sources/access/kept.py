@@ -1,7 +1,8 @@
-"""Connections that stay open between questions; otherwise each look at a master would connect and log in again.
+"""What is kept between questions, for whoever asks next: open connections, and answers a moment old.
 
-They belong to this process, end with it, and serve whoever asks next. A connection that is not whole any more is
-replaced, so the credentials are read again then. A connection over which a question has failed is not kept.
+Otherwise each look at a master would connect and log in again. Connections belong to this process and end with it. One
+that is not whole any more is replaced, so the credentials are read again then; one over which a question has failed is
+not kept.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
@@ -28,7 +30,7 @@ _PART_OF_FILES: Final = 8
 
 
 class Connected(Protocol):
-    """What can be kept."""
+    """A connection that can be kept."""
 
     def is_whole(self) -> bool:
         """Whether it can take another question, as far as is known here. Raises nothing."""
@@ -125,3 +127,52 @@ class KeptConnections(Generic[Key, Connection]):
             out += idle
         self._count -= len(out)
         return out
+
+
+FRESH_S: Final = 1.0
+"""How old what is remembered may be, counted from the question."""
+
+KNOWN_S: Final = 3.0
+"""The same for those who would rather not ask than wait."""
+
+Value = TypeVar("Value")
+
+
+class Remembered(Generic[Key, Value]):
+    """Answers of `ask`, by key. A failure goes to all who wait for it, and is not remembered. From any thread."""
+
+    def __init__(self, ask: Callable[[Key], Value]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._answers: dict[Key, tuple[Future[Value], float]] = {}
+
+    def value(self, key: Key) -> Value:
+        """Return the answer, or wait for the one that is under way. Raises what `ask` raises."""
+        mine: Future[Value] = Future()
+        now_s = time.monotonic()
+        with self._lock:
+            answer, asked_s = self._answers.get(key, (mine, now_s))
+            if now_s - asked_s > FRESH_S:
+                answer = mine
+            if answer is mine:
+                self._answers[key] = mine, now_s
+        if answer is mine:
+            try:
+                mine.set_result(self._ask(key))
+            except BaseException as error:
+                self.forget()
+                mine.set_exception(error)
+                raise
+        return answer.result()
+
+    def known(self, key: Key) -> Value | None:
+        """Return the answer if it is there. Asks nobody."""
+        answer, asked_s = self._answers.get(key, (None, 0.0))
+        if answer is None or not answer.done() or time.monotonic() - asked_s > KNOWN_S:
+            return None
+        return None if answer.exception() else answer.result()
+
+    def forget(self) -> None:
+        """Ask anew from now on."""
+        with self._lock:
+            self._answers.clear()

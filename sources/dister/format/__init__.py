@@ -1,1 +1,0 @@
-"""Entries of dister's log: lines of text <-> values and columns."""

@@ -1,1 +1,0 @@
-"""Messages of Kafka's protocol that kafka-python lacks, in its own schema notation."""
