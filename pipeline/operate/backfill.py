@@ -2,7 +2,7 @@
 
 The wanted holes are read in batches, each a Spark job of parallel splits and a commit of its own
 (`sinks/healing/hole_filler.py`), while the stream goes on. The source must be the same log
-(`sinks/healing/neighbours.py`). What it does not hold, and what is damaged there, stays a hole. A second run, even at
+(`sinks/healing/hole_filler.py`). What it does not hold, and what is damaged there, stays a hole. A second run, even at
 the same time, does no harm: it fills only what is still missing.
 """
 
@@ -26,8 +26,7 @@ from pipeline.operate.hole_filter import Wanted
 from sinks.batch.result import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_rows import LedgerRows
-from sinks.healing.hole_filler import FilledRange, HoleFiller
-from sinks.healing.neighbours import compare, free_at_end
+from sinks.healing.hole_filler import FilledRange, HoleFiller, compare, free_at_end
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason
 from sinks.proof.stored_log import StoredLog

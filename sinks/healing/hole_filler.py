@@ -20,7 +20,8 @@ before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -32,7 +33,7 @@ from sinks.batch.result import BatchStep, no_step
 from sinks.batch.tasks import discard_files, discard_quarantined, run_splits
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_rows import LedgerRows
-from sinks.healing.neighbours import SOURCE_HINT
+from sinks.proof.stored_log import StoredLog, StoredRecord
 from sinks.state.fence import refuse_repair
 from sinks.state.holes import joined
 from sinks.state.position import Held, LogTable
@@ -40,9 +41,9 @@ from sinks.tables import LEDGER, log_table
 from sinks.values.continuity import Link
 from sinks.values.ledger_row import BACKFILL, LedgerRow
 from sinks.warehouse import absolute
-from sources.errors import CoverageError, LogtwinError
+from sources.errors import CoverageError, LogtwinError, Rewritten
 from sources.master import MasterLog, PlannedSplit
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +164,86 @@ def settle_holes(ledger: Ledger, rows: LedgerRows, table: LogTable, held: Held) 
         rows.take_out_of(lambda: table.read().holes.taken_out)
     if held.holes.front:
         rows.set_deleted(lambda: table.read().holes.forgotten, datetime.now(UTC))
+
+
+_FIRST_LOOK_BYTES = 1 << 16
+SOURCE_HINT = "This is another log, or the master's log was rewritten since: check the path, or the address."
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The records around a hole that were compared and found equal; `before` is the one before it.
+
+    If there are none, only the offsets say that the source is the same log.
+    """
+
+    before: Link | None
+    is_after_equal: bool
+
+    @property
+    def are_known(self) -> bool:
+        return self.before is not None or self.is_after_equal
+
+
+def compare(
+    stored: StoredLog, source: MasterLog, held: OffsetRange, hole: OffsetRange, committed: Offset
+) -> Neighbours:
+    """The records around `hole` that `source`, which holds `held`, has too.
+
+    `committed` is the replica's position. Raises Rewritten if the source has different bytes for one of them, and
+    whatever reading raises.
+    """
+    before = [record for record in (_before(stored, hole.start),) if record and held.holds(record.range)]
+    after = [
+        record for record in stored.records(OffsetRange(hole.end, Offset(hole.end + 1))) if held.holds(record.range)
+    ]
+    for record in (*before, *after):
+        _check(source, record, committed)
+    return Neighbours(Link.of(before[0].range, before[0].raw) if before else None, bool(after))
+
+
+def _before(stored: StoredLog, end: Offset) -> StoredRecord | None:
+    """The record that ends at `end`, searched for in growing steps, because its start is not known."""
+    for size in _sizes(end):
+        records = list(stored.records(OffsetRange(Offset(end - size), end)))
+        if records:
+            return records[-1] if records[-1].range.end == end else None
+    return None
+
+
+def _sizes(end: Offset) -> Iterator[int]:
+    size = _FIRST_LOOK_BYTES
+    while size < end:
+        yield size
+        size *= 4
+    if end:
+        yield end
+
+
+def _check(source: MasterLog, record: StoredRecord, committed: Offset) -> None:
+    found = b"".join(map(bytes, source.raw(record.range, committed=committed)))
+    if found != record.raw:
+        raise Rewritten(
+            "the source has another record beside the hole than the replica",
+            log=source.log_id,
+            offset=record.range.start,
+            expected=f"{record.range} with the bytes that were replicated",
+            found="other bytes",
+            hint=SOURCE_HINT,
+        )
+
+
+def free_at_end(hole: OffsetRange, source: MasterLog, held: OffsetRange) -> OffsetRange:
+    """The ids at the end of `hole` that are free in `source`, which holds `held`.
+
+    Empty unless the source's next entry is the one behind the hole. Raises as `source.boundary_after` does.
+    """
+    nothing = OffsetRange(hole.end, hole.end)
+    if source.log_id.counts_bytes or not (held.start <= hole.end < held.end):
+        return nothing
+    if source.boundary_after(hole.end, held.end) != hole.end + 1:
+        return nothing
+    start = max(hole.start, held.start)
+    ends = range(start, hole.end + 1)
+    before = bisect_right(ends, hole.end, key=lambda at: source.boundary_after(Offset(at), held.end))
+    return OffsetRange(Offset(start + max(before - 1, 0)), hole.end)

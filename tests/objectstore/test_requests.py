@@ -9,7 +9,7 @@ from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_file import runs_of
 from sinks.delta.hooks import wait_for_checkpoints
 from sinks.state.fence import this_writer
-from sinks.storage.removal import remove_files
+from sinks.storage.hadoop import remove_files
 from sinks.storage.settings import VARIABLE
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import ACCESS_DENIED
