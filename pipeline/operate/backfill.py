@@ -25,7 +25,7 @@ from pipeline.monitoring.single_connection import alone_at
 from pipeline.operate.hole_filter import Wanted
 from sinks.batch.result import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.healing.hole_filler import FilledRange, HoleFiller, compare, free_at_end
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason

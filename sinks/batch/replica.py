@@ -16,7 +16,7 @@ from sinks.batch.proof import SplitReport, prove_batch
 from sinks.batch.receiver import LogWriter
 from sinks.batch.tasks import discard_files
 from sinks.books.incidents import IncidentsTable
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.delta.kernel import KernelTable
 from sinks.delta.retries import doubled_s
 from sinks.history.keyed_state import KeyedStateFollower

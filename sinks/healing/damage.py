@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot

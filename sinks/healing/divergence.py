@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.healing.common_point import last_agreeing, last_equal, last_left
 from sinks.proof.master_bytes import Dropping, side_by_side
 from sinks.proof.stored_log import StoredLog

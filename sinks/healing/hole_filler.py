@@ -3,18 +3,22 @@
     tasks write files and report -> coverage proven -> one commit -> ledger rows
 
 A batch begins at a record boundary: at the edge of a hole, or where the batch before it ended. The last record of a
-hole has to end exactly where the hole ends, which another log's bytes rarely do. Ranges that are found damaged stay
+hole has to end exactly where the hole ends. That proves little: segment files of all brokers begin at the same offsets.
+So the records before and after the hole, which the replica has, are compared with the source's. Damaged ranges stay
 holes. A commit of files and holes does not conflict with the stream. If two commits fill one hole, Kernel refuses the
 second, and then the records are in the table already.
+
+If entries are lost, nobody knows the last id among them. The hole reaches up to the id of the entry behind it, which
+the replica holds as one that takes only its own id. At a source that holds all entries, it begins right behind the last
+lost one. The ids in between are free there: they are not read, but they belong to the hole.
 
 If it is killed at any point, it can be run again: committed ranges are no holes any more, and the ledger rows of the
 newest fill are in the holes' metadata until the next fill, which restores them first.
 
 The holes' metadata has three things that the ledger has to follow, each written in the commit that made it true: the
-ledger rows of the newest fill; the ranges that a repair took out, a repair of this log or of another that had rows in
-the same damaged file; and the hole at the front, whose rows the replica's own retention deleted. Every fill and repair
-of the log first brings the ledger in line with them, and so does that repair or retention itself, whatever was killed
-before.
+ledger rows of the newest fill; the ranges that a repair took out, of this log or of another that had rows in the same
+damaged file; and the hole at the front, whose rows the replica's own retention deleted. Every fill and repair of the
+log first brings the ledger in line with them, and so does that repair or retention itself, whatever was killed before.
 """
 
 from __future__ import annotations
@@ -31,8 +35,7 @@ from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch, raise_first
 from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchStep, no_step
 from sinks.batch.tasks import discard_files, discard_quarantined, run_splits
-from sinks.books.ledger import Ledger
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import Ledger, LedgerRows
 from sinks.proof.stored_log import StoredLog, StoredRecord
 from sinks.state.fence import refuse_repair
 from sinks.state.holes import joined

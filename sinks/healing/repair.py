@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.healing.damage import Books, DamageSearch, FoundDamage
 from sinks.healing.divergence import Comparison, Divergence
 from sinks.healing.repair_steps import RepairStep, RepairSteps, damaged_in

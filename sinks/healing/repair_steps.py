@@ -29,8 +29,7 @@ from pyspark.sql import SparkSession
 
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incidents import IncidentsTable
-from sinks.books.ledger import Ledger
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import Ledger, LedgerRows
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.damage import FoundDamage
 from sinks.healing.divergence import Divergence

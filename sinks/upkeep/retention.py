@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.state.position import Held, LogTable
 from sinks.tables import log_table
 from sinks.warehouse import absolute

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.healing.divergence import Comparison
 from sinks.proof.stored_log import StoredLog, StoredRecord
 from sinks.values.ledger_row import LedgerRow
