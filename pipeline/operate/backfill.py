@@ -26,10 +26,10 @@ from pipeline.operate.hole_filter import Wanted
 from sinks.batch.result import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import LedgerRows
-from sinks.healing.hole_filler import FilledRange, HoleFiller, compare, free_at_end
+from sinks.healing.hole_filler import FilledRange, HoleFiller, compare_neighbours, free_at_end
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason
-from sinks.proof.stored_log import StoredLog
+from sinks.proof.stored import StoredLog
 from sinks.state.holes import Holes, joined
 from sinks.state.position import Held, LogTable
 from sinks.tables import log_table
@@ -185,7 +185,7 @@ class _Backfill:
         if part.is_empty:
             return
         committed = held.offset
-        neighbours = compare(self._stored, self._source, self._in_source, hole, committed)
+        neighbours = compare_neighbours(self._stored, self._source, self._in_source, hole, committed)
         if not neighbours.are_known and self._source.identity() is None:
             self._check_joins(hole, part, free)
         # Damage may be passed only in what is known to be the same log. Otherwise it could hide a different log.

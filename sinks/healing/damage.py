@@ -21,7 +21,7 @@ from sinks.books.ledger import LedgerRows
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.proof.stored_log import StoredLog
+from sinks.proof.stored import StoredLog
 from sinks.state.holes import TakenOut, joined
 from sinks.state.position import Held
 from sinks.state.rewrite import RowSelection, offsets_of, others_in, rows_of

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from sinks.books.ledger import LedgerRows
 from sinks.healing.common_point import last_agreeing, last_equal, last_left
 from sinks.proof.master_bytes import Dropping, side_by_side
-from sinks.proof.stored_log import StoredLog
+from sinks.proof.stored import StoredLog
 from sinks.values.continuity import Link, written
 from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Parting

@@ -36,7 +36,7 @@ from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchStep, no_step
 from sinks.batch.tasks import discard_files, discard_quarantined, run_splits
 from sinks.books.ledger import Ledger, LedgerRows
-from sinks.proof.stored_log import StoredLog, StoredRecord
+from sinks.proof.stored import StoredLog, StoredRecord
 from sinks.state.fence import refuse_repair
 from sinks.state.holes import joined
 from sinks.state.position import Held, LogTable
@@ -188,7 +188,7 @@ class Neighbours:
         return self.before is not None or self.is_after_equal
 
 
-def compare(
+def compare_neighbours(
     stored: StoredLog, source: MasterLog, held: OffsetRange, hole: OffsetRange, committed: Offset
 ) -> Neighbours:
     """The records around `hole` that `source`, which holds `held`, has too.

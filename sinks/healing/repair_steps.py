@@ -35,7 +35,7 @@ from sinks.healing.damage import FoundDamage
 from sinks.healing.divergence import Divergence
 from sinks.healing.hole_filler import settle_holes
 from sinks.healing.removed import Removed
-from sinks.proof.stored_log import StoredLog
+from sinks.proof.stored import StoredLog
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer, new_id
 from sinks.state.position import Held, LogTable

@@ -1,11 +1,14 @@
-"""Configure Hadoop, in Spark and in Delta Kernel, to reach an object store as `settings.py` describes it.
+"""Let Hadoop, in Spark and in Delta Kernel, reach an object store (`settings.py`), and remove files by it.
 
-Nothing of it is in Spark's own properties, which its pages and logs show, nor in Java's, which a variable in SQL or in
-Hadoop's configuration could name: Hadoop is configured in the running JVM, and passes it on to the executors. S3's
+Spark's own properties hold none of it, because its pages and logs show them; nor do Java's, which a variable in SQL or
+in Hadoop's configuration could name. Hadoop is configured in the running JVM, and passes it on to the executors. S3's
 file system keeps the keys that it was made with. So renewed ones are put into it, and are used without a restart. The
 JVMs of executors, which only queries need, keep the keys of their start.
 
 No key goes through the gateway, because py4j logs its arguments at level DEBUG. The JVM reads them from a pipe.
+
+Arrow makes three requests to S3 to remove a file: is it there, remove it, put a marker of the folder, which may be
+empty now. S3 has one request for many names, which Hadoop uses.
 """
 
 from __future__ import annotations
