@@ -27,9 +27,8 @@ from pipeline.sql.statements import Statement, split
 from pipeline.system.console import err
 from sinks.storage.place import LOCAL, Place, placed
 from sinks.tables import log_table
-from sinks.views.as_of import register_as_of
+from sinks.views.as_of import AsOf, register_as_of
 from sinks.views.definition import named_in, words_in
-from sinks.views.past import AsOf
 from sinks.views.registration import all_names, register
 from sources.errors import ConfigurationError, QueryError
 from sources.offsets import LogId, Offset
