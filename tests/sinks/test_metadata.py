@@ -19,7 +19,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import SURE_FOR, MetadataTable
 from sinks.tables import METADATA_TABLES, TableSpec, metadata_table
-from sinks.upkeep.merge import Merge, Merging
+from sinks.upkeep.compaction import Merge, Merging
 from sources.errors import ConfigurationError, MasterError, ReplicaError
 from sources.metadata import TOPICS
 from sources.offsets import LogId, Offset

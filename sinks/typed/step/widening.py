@@ -20,7 +20,7 @@ from sinks.storage.errors import reported_as
 from sinks.typed.columns import Column, table_spec
 from sinks.typed.formats.scalars import EXACT
 from sinks.typed.table import TypedTable, TypedView
-from sinks.upkeep.merge import Merge, Merging
+from sinks.upkeep.compaction import Merge, Merging
 from sources.offsets import Offset
 
 
