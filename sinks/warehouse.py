@@ -10,9 +10,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sinks.delta.commits import retrying
 from sinks.delta.java_names import is_not_found, java_names
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.retries import retrying
 from sinks.delta.spark_jobs import first_line
 from sinks.spark_schemas import spark_schema
 from sinks.storage.errors import failed_by

@@ -40,7 +40,7 @@ from sinks.batch.group import Outcome
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, Totals, in_all
-from sinks.delta.retries import FIRST_WAIT_S, doubled_s
+from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
 from sources.group.standing import ReadingPlace, Seen
 from sources.offsets import Offset

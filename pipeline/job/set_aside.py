@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
-from sinks.delta.retries import FIRST_WAIT_S, doubled_s
+from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sources.errors import LogtwinError, NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost
 
 OF_ALL = (NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost)

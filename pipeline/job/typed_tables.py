@@ -26,7 +26,7 @@ from pipeline.config.configuration import Config
 from pipeline.config.found_tables import found_tables
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.monitoring.progress import TableProgress
-from sinks.delta.retries import FIRST_WAIT_S, doubled_s
+from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sinks.typed.definition import Definition
 from sinks.typed.rebuild import TypedRebuild
 from sinks.typed.step.follower import TypedFollower

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from sinks.batch.replica import Replica
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.delta.group_commit import GroupCommit
+from sinks.delta.commits import GroupCommit
 from sinks.state.fence import refuse_repair, this_writer
 from sinks.state.log_state import LogState, Writer
 from sinks.state.positions import Beginning, Claimed, Positions

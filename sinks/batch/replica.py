@@ -17,8 +17,8 @@ from sinks.batch.receiver import LogWriter
 from sinks.batch.tasks import discard_files
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import LedgerRows
+from sinks.delta.commits import doubled_s
 from sinks.delta.kernel import KernelTable
-from sinks.delta.retries import doubled_s
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, Writer

@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 from sinks.books.follow_up_table import FollowingTable
 from sinks.books.kept_bounds import BOUNDS_DOMAIN, bounds_in, text_of, with_kept
 from sinks.delta.actions import Partition
+from sinks.delta.commits import retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable, Overlap
-from sinks.delta.retries import retrying
 from sinks.state.rewrite import RowSelection, TakingOut, rows_of
 from sinks.tables import LEDGER, LOG_ID, in_numbers
 from sinks.values.ledger_row import BACKFILL, JOINED, LedgerEntry, LedgerRow

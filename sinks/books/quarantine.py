@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, bounds, may_hold
 from sinks.delta.delta_log import StoredFile, newest
-from sinks.delta.file_statistics import bounds, may_hold
 from sinks.delta.files import FileWriter, new_name, open_parquet
 from sinks.storage.errors import failed_by
 from sinks.storage.place import placed

@@ -28,8 +28,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from sinks.delta.data_file import DataFile
-from sinks.delta.file_statistics import Statistics
+from sinks.delta.data_file import DataFile, Statistics
 from sinks.storage.place import open_folder, placed
 from sinks.tables import TableSpec
 from sources.offsets import Offset

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sinks.books.ledger import LedgerRows
+from sinks.delta.data_file import may_hold
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.proof.stored import StoredLog
 from sinks.state.holes import TakenOut, joined

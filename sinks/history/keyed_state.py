@@ -19,8 +19,8 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sinks.delta.commits import retrying
 from sinks.delta.kernel import KernelTable
-from sinks.delta.retries import retrying
 from sinks.history.key_values import KeyValues, MapPosition
 from sinks.proof.stored import parts, read
 from sinks.proof.whole_ledger import read_ledger

@@ -29,12 +29,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.delta.actions import Partition
+from sinks.delta.commits import GroupCommit, retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, open_parquet
-from sinks.delta.group_commit import GroupCommit
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.delta.retries import retrying
 from sinks.history.metadata_versions import Row, compare
 from sinks.storage.errors import failed_by
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec, metadata_table

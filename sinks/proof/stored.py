@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from sinks.delta.data_file import bounds
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import bounds
 from sinks.delta.files import group_bounds, open_parquet
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.storage.errors import reported_as

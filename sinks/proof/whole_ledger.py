@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.delta.data_file import holds_only, may_hold
 from sinks.delta.delta_log import LoggedVersion, newest
-from sinks.delta.file_statistics import holds_only, may_hold
 from sinks.delta.files import dataset_of
 from sinks.proof.completeness import COLUMNS
 from sinks.storage.errors import reported_as

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from sinks.delta.commits import retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.retries import retrying
 from sinks.state.fence import contradiction, holes_at, refuse_repair, state_at, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sinks.delta.commits import OwnChain, retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.own_chain import OwnChain
-from sinks.delta.retries import retrying
 from sinks.state.fence import checked, contradiction, ended_runs, holes_at, position_app, state_in, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import LogState, Writer

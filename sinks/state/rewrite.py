@@ -18,9 +18,8 @@ from operator import or_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, bounds, holds_only, may_hold
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import bounds, holds_only, may_hold
 from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.state.fence import holes_in, logs_in, state_in

@@ -28,9 +28,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.delta.actions import Partition
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, lower_bound, upper_bound
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import lower_bound, upper_bound
 from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet, row_groups
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.spark_jobs import JobFacts, run_each

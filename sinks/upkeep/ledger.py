@@ -34,10 +34,9 @@ from pyspark.sql import SparkSession
 from sinks.books.incidents import incidents_of, logs_with_incidents
 from sinks.books.kept_bounds import BOUNDS_DOMAIN, Bounds, above, bounds_in, text_of
 from sinks.delta.actions import Partition
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, may_hold
+from sinks.delta.data_file import bounds as bounds_of
 from sinks.delta.delta_log import StoredFile, newest
-from sinks.delta.file_statistics import bounds as bounds_of
-from sinks.delta.file_statistics import may_hold
 from sinks.delta.files import dataset_of
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.spark_jobs import JobFacts, run_each

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.delta import retries
+from sinks.delta import commits
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
@@ -458,7 +458,7 @@ def test_other_commits_are_stepped_over_and_endless_refusal_is_an_error(
 
     left = Moving(plain, path, "c", "d")
     monkeypatch.setattr(Positions, "_attempt", refuse)
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
+    monkeypatch.setattr(commits, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="refuses the commit") as caught:
         left.commit()
     assert (caught.value.log, caught.value.found) == ("rocketmq/c", "a conflict at each of 2 attempts: always")

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.report.finding.rows import unread
+from sinks.delta.data_file import bounds, may_hold
 from sinks.delta.delta_log import LoggedVersion, StoredFile, newest
-from sinks.delta.file_statistics import bounds, may_hold
 from sinks.delta.files import dataset_of
 from sinks.tables import IS_CURRENT, LOG, metadata_table
 from sources.metadata import CONSUMER_OFFSETS, KAFKA_PARTITIONS, MetadataKind
