@@ -1,4 +1,18 @@
-"""What the commit that names a data file of a Delta table has to know about it. Pure."""
+"""What a commit says of a data file, and its statistics, which let queries skip it: per column least, greatest, nulls.
+
+They are JSON as in the Delta protocol, "Per-file Statistics". A bound that is too wide costs a read; one that is too
+narrow loses rows. So each value that cannot be written exactly is rounded outwards:
+
+    timestamps   milliseconds: minimum down, maximum up (Delta itself cuts both and has readers add a millisecond;
+                 a reader that does not add it would lose rows)
+    strings      at most MAX_STRING_CHARS characters: minimum cut (a prefix sorts before the whole), maximum cut and
+                 followed by the greatest character there is
+    log ids      whole, however long: repairs, deletions and merges tell by them whose rows a file has
+    neither fits then the bound is left out, and the file is never skipped by that column
+
+Read bounds of strings through `may_hold` and `holds_only`: files of older versions, and those that OPTIMIZE wrote, have
+log ids cut as well.
+"""
 
 from __future__ import annotations
 
