@@ -8,8 +8,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.batch.group import Group
-from sinks.batch.opening import open_together
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, open_together
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.batch.result import no_step as no_step
 from sinks.state.log_state import LogState, Writer

@@ -7,7 +7,7 @@ from shutil import rmtree
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.opening import open_together
+from sinks.batch.replica import open_together
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.delta.kernel import Snapshot

@@ -9,8 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
-from sinks.batch.opening import open_together
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, open_together
 from sinks.batch.result import BatchStep
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
