@@ -27,7 +27,7 @@ from pipeline.job.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.monitoring.progress import Phase
 from pipeline.system.folders import process_folder
 from sinks.batch.group import Group
-from sinks.batch.result import BatchStep, no_step
+from sinks.batch.proof import BatchStep, no_step
 from sinks.delta.hooks import wait_for_checkpoints
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec

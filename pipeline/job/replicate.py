@@ -23,8 +23,8 @@ from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.system.processes import prepare_for_many_files
+from sinks.batch.proof import BatchStep, no_step
 from sinks.batch.replica import Opening
-from sinks.batch.result import BatchStep, no_step
 from sinks.tables import TableSpec, log_table
 from sources.discovery import matched
 from sources.errors import HeldElsewhere, LogtwinError, NotAlone, of_log

@@ -24,8 +24,8 @@ from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.group import Group, acknowledge
+from sinks.batch.proof import BatchResult
 from sinks.batch.replica import Opening, Replica
-from sinks.batch.result import BatchResult
 from sinks.books.topic_states import take_apart, topics_held
 from sinks.state.log_state import LogState
 from sinks.state.positions import Beginning

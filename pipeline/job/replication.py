@@ -37,8 +37,8 @@ from pipeline.monitoring.publisher import OtherJobs, Publisher
 from pipeline.monitoring.run_state import FRESH_S, RunState
 from pipeline.monitoring.single_connection import check_alone
 from sinks.batch.group import Outcome
+from sinks.batch.proof import BatchResult, Totals, in_all
 from sinks.batch.replica import Opening, Replica
-from sinks.batch.result import BatchResult, Totals, in_all
 from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
 from sources.group.standing import ReadingPlace, Seen

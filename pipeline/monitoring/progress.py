@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from pipeline.monitoring.facts import UNIT, Fact, Metric, Readers, as_json
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.errors import LogtwinError, error_types
 from sources.loss import Condition
 from sources.master import SessionState

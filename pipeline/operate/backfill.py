@@ -23,7 +23,7 @@ from pipeline.inspect.selection import ConfiguredLog
 from pipeline.monitoring.display import extent, size
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.operate.hole_filter import Wanted
-from sinks.batch.result import BatchStep, no_step
+from sinks.batch.proof import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import LedgerRows
 from sinks.healing.hole_filler import FilledRange, HoleFiller, compare_neighbours, free_at_end

@@ -23,10 +23,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.batch.coverage import new_part, one_batch
-from sinks.batch.proof import SplitReport
+from sinks.batch.proof import BatchResult, BatchStep, SplitReport, no_step
 from sinks.batch.reading_turns import entered, leave, lingering
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
 from sinks.batch.tasks import discard_files, run_splits, write_splits
 from sinks.books.bookkeeping import Bookkeeping

@@ -31,9 +31,8 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch, raise_first_error
+from sinks.batch.proof import BatchStep, ProvenBatch, SplitReport, no_step, prove_batch, raise_first_error
 from sinks.batch.receiver import LogWriter
-from sinks.batch.result import BatchStep, no_step
 from sinks.batch.tasks import discard_files, discard_quarantined, run_splits
 from sinks.books.ledger import Ledger, LedgerRows
 from sinks.proof.stored import StoredLog, StoredRecord

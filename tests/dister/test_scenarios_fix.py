@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.healing.repair_steps import RepairStep
 from sinks.history.keyed_state import KeyedStateFollower
 from sources.errors import AboveMaximum, RepairPending

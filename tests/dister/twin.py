@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState

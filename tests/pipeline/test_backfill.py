@@ -14,7 +14,7 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
-from sinks.batch.result import BatchStep, no_step
+from sinks.batch.proof import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
 from sinks.state.position import Held, LogTable
 from sinks.values.incident import State

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
+from sinks.batch.proof import BatchResult, BatchStep, no_step
 from sinks.batch.replica import Opening, Replica
-from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError

@@ -8,7 +8,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.delta.kernel import KernelTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import LOG

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.healing.hole_filler import HoleFiller, free_at_end
 from sinks.state.log_state import PendingRepair
 from sinks.state.position import LogTable
