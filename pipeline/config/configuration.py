@@ -25,11 +25,9 @@ from pydantic import (
     ValidationError,
 )
 
-from pipeline.config.clusters import parsed_cluster
 from pipeline.config.environment import taken
 from pipeline.config.jars import JarsConfig
-from pipeline.config.patterns import at
-from pipeline.config.topics import Topics, parsed_topics
+from pipeline.config.patterns import Topics, at, parsed_cluster, parsed_topics
 from pipeline.config.typed_tables import TypedTableConfig, check_names
 from sinks.storage.place import placed
 from sinks.storage.settings import Storage
