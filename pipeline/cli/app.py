@@ -140,8 +140,7 @@ def status(
     the master deletes what is not replicated. Then it shows which shards have live jobs, if there are shards, and how
     far the typed tables are.
     """
-    from pipeline.inspect.jobs import job_as_json
-    from pipeline.inspect.overview import overview
+    from pipeline.inspect.overview import job_as_json, overview
     from pipeline.inspect.status import troubles
     from pipeline.inspect.status_text import status_blocks
     from pipeline.spark.session import without_session

@@ -19,7 +19,7 @@ from typing import Any, Final
 from pipeline.config.configuration import Config
 from pipeline.config.found_tables import found_tables
 from pipeline.inspect.first_contact import Contact, contacts, contacts_of
-from pipeline.inspect.jobs import live
+from pipeline.inspect.overview import live_jobs
 from pipeline.monitoring.display import count
 from pipeline.monitoring.metrics import Metrics
 from pipeline.monitoring.run_file import runs_seen
@@ -202,7 +202,7 @@ def _metrics_port(config: Config) -> str | None:
         metrics.serve(config.metrics.host, config.metrics.port)
     except LogtwinError:
         now = datetime.now(UTC)
-        if not live(runs_seen(config.warehouse), now):
+        if not live_jobs(runs_seen(config.warehouse), now):
             raise
         return f"port {config.metrics.port} is taken, as a job of this warehouse runs"
     finally:

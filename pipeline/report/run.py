@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
+from pipeline.inspect.overview import unconfigured
 from pipeline.inspect.selection import held_topics
 from pipeline.inspect.typed_status import typed_statuses
-from pipeline.inspect.unconfigured import unconfigured
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.monitoring.run_state import Run, told_together
 from pipeline.monitoring.upkeep import seen, sentence

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from pipeline.inspect.unconfigured import unconfigured_words
+from pipeline.inspect.overview import unconfigured_words
 from pipeline.monitoring.display import count, number, size
 from pipeline.report.drawing import coverage_figures, figures, tables
 from pipeline.report.drawing.plotting import Drawn
