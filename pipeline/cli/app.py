@@ -141,8 +141,7 @@ def status(
     far the typed tables are.
     """
     from pipeline.inspect.overview import job_as_json, overview
-    from pipeline.inspect.status import troubles
-    from pipeline.inspect.status_text import status_blocks
+    from pipeline.inspect.status import status_blocks, troubles
     from pipeline.spark.session import without_session
 
     seen = overview(without_session(configuration.load(config).with_logs(str(config))))

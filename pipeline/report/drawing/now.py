@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from pipeline.inspect.overview import Overview
-from pipeline.inspect.status_text import moment_ago, status_facts
+from pipeline.inspect.status import moment_ago, status_facts
 from pipeline.monitoring.display import age, count, duration
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.report.drawing.wording import STALE_AFTER_S, Headline, Level, kinds_in_words
