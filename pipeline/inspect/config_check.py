@@ -22,7 +22,7 @@ from pipeline.inspect.first_contact import Contact, contacts, contacts_of
 from pipeline.inspect.overview import live_jobs
 from pipeline.monitoring.display import count
 from pipeline.monitoring.metrics import Metrics
-from pipeline.monitoring.run_file import runs_seen
+from pipeline.monitoring.run_state import runs_seen
 from pipeline.spark.jars import delta_set, java, session_jars, storage_sets
 from pipeline.spark.master_url import reached_master
 from pipeline.spark.session import without_session

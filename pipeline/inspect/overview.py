@@ -16,8 +16,7 @@ from pipeline.config.found import found_now
 from pipeline.inspect.status import statuses
 from pipeline.inspect.typed_status import TypedStatus, status_lines, typed_statuses
 from pipeline.monitoring.progress import Progress
-from pipeline.monitoring.run_file import runs_seen
-from pipeline.monitoring.run_state import Run
+from pipeline.monitoring.run_state import Run, runs_seen
 from pipeline.monitoring.upkeep import Upkeep, seen, sentence
 from sinks.books.topic_states import topics_held
 from sinks.delta.delta_log import newest

@@ -1,7 +1,7 @@
 """``logtwin status``: the state of each replica and of its master, and its text for a person.
 
 It asks three sources, none of which needs the others: the table for the position, the file of the running job for what
-only a job knows (`pipeline/monitoring/run_file.py`), and the master for the rest. Masters are asked side by side.
+only a job knows (`pipeline/monitoring/run_state.py`), and the master for the rest. Masters are asked side by side.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from pipeline.monitoring.display import (
 )
 from pipeline.monitoring.facts import told_by
 from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress, total
-from pipeline.monitoring.run_file import runs_seen
-from pipeline.monitoring.run_state import Run, RunState, told_together
+from pipeline.monitoring.run_state import Run, RunState, runs_seen, told_together
 from sinks.state.log_state import LogState
 from sources.errors import LogtwinError, MasterError, ReplicaError, unnamed
 from sources.master import MasterView

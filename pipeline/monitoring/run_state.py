@@ -1,9 +1,13 @@
-"""What the run of a job says of itself and of its logs, and how far it can be believed. Reads clocks, writes nothing.
+"""What the run of a job says of itself and of its logs, the file that it says it in, and how far it can be believed.
 
-A run says it in a file of its own (`pipeline/monitoring/run_file.py`), which it renews as long as it lives. A start
-reads the files of the others, and refuses a log that another live run has; `logtwin status` shows them. They are only a
-hint: the table decides who owns a log (`sinks/state/positions.py`). So a file that cannot be written or read hinders
-nothing, and that of a killed run is out of date after 15 s.
+    <warehouse>/_runs/<run id>.json                      a job
+    <warehouse>/_runs/_reading/<log id>/<run id>.json    a verb that reads from a master that counts connections
+
+Each file is written by its own run alone, which renews it as long as it lives. A start reads the files of the others,
+and refuses a log that another live run has; `logtwin status` shows them. They are only a hint: the table decides who
+owns a log (`sinks/state/positions.py`). So a file that cannot be written or read hinders nothing, and that of a killed
+run is out of date after 15 s. A start, or ``logtwin maintain``, removes the files of ended runs whose logs others tell.
+Files in other folders are ignored: older versions wrote one for each log, ``_runs/<log id>.json``.
 
 On the same host, with the same process ids, a run is known to be dead if its process is gone; elsewhere only time
 tells. That compares the wall clocks of two hosts: if they are d seconds apart, a live run looks d seconds older or
@@ -14,20 +18,23 @@ apart, or after a clock jump, a live run may look dead. Then the table decides: 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from pipeline.monitoring.progress import ENDED, Phase
 from sinks.state.log_state import Writer
+from sinks.storage.place import SPARE_BYTES, SmallFile
 from sources.errors import AlreadyRunning
+from sources.side_by_side import side_by_side
 
 PUBLISH_EVERY_S: Final = 5.0
 FRESH_S: Final = 15.0
@@ -254,3 +261,62 @@ def is_gone(pid: int) -> bool:
     with suppress(OSError):  # not Linux, or hidden
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     return False
+
+
+log = logging.getLogger(__name__)
+
+
+class RunFile:
+    """The file of one run. Every method raises OSError if its storage cannot be reached, and nothing else."""
+
+    def __init__(self, warehouse: str, run: str, folder: str = "") -> None:
+        self._file = SmallFile(f"{_folder(warehouse, folder)}/{run}.json")
+
+    @classmethod
+    def below(cls, warehouse: str, folder: str = "") -> list[RunFile]:
+        """All files of jobs, or of verbs, those in `folder` below; none if it does not exist."""
+        names = SmallFile.names_in(_folder(warehouse, folder))
+        return [cls(warehouse, name.removesuffix(".json"), folder) for name in names if name.endswith(".json")]
+
+    def remove(self) -> None:
+        """Remove the file; one that does not exist is no error."""
+        self._file.remove()
+
+    def read(self) -> Run | None:
+        """What the run said last; None if there is no file, or this version cannot parse it."""
+        content = self._file.read()
+        try:
+            return None if content is None else Run.from_json(content.decode())
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+
+    def write(self, run: Run) -> None:
+        """Write atomically: a reader sees the old content or the new. On a full disk, over the old one."""
+        self._file.write(run.as_json().encode(), spare_bytes=SPARE_BYTES)
+
+
+def _folder(warehouse: str, folder: str) -> str:
+    return f"{warehouse.rstrip('/')}/_runs/{folder}".rstrip("/")
+
+
+def runs_of(warehouse: str) -> list[Run]:
+    """What all jobs of a warehouse said last, those that have ended among them. Raises OSError."""
+    return [one for one in side_by_side(RunFile.read, RunFile.below(warehouse)) if one is not None]
+
+
+def runs_seen(warehouse: str) -> list[Run]:
+    """`runs_of` for whoever only shows them: none, with a warning, if they cannot be read."""
+    try:
+        return runs_of(warehouse)
+    except OSError as error:
+        log.warning("cannot see which jobs run: %s", error)
+        return []
+
+
+def tidy(warehouse: str) -> None:
+    """Remove the files of runs that are not live and whose logs others tell. Raises OSError.
+
+    A live run that was taken for dead writes its file again.
+    """
+    for one in superseded(runs_of(warehouse), datetime.now(UTC)):
+        RunFile(warehouse, one.writer.run).remove()

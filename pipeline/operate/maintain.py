@@ -6,7 +6,7 @@
     per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
     ledger              rows of past hours are joined (`sinks/upkeep/ledger.py`)
     per table           a checkpoint of the Delta log; files that no commit names go (VACUUM); so do old log entries
-    per warehouse       files of ended jobs whose logs other jobs tell (`pipeline/monitoring/run_file.py`)
+    per warehouse       files of ended jobs whose logs other jobs tell (`pipeline/monitoring/run_state.py`)
 
 Each step is one commit, or a deletion of what nobody needs. Killed anywhere, it can be run again; run twice, the second
 run changes nothing. Tables that do not exist are skipped.
@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, MaintainConfig
 from pipeline.inspect.selection import held_topics, subjects
 from pipeline.monitoring.display import count, duration, number, size
-from pipeline.monitoring.run_file import tidy
+from pipeline.monitoring.run_state import tidy
 from pipeline.monitoring.upkeep import Done, Telling
 from pipeline.verify.summary import describe, incident_of
 from sinks.books.incidents import IncidentsTable

@@ -12,8 +12,7 @@ from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
 from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.display import size
-from pipeline.monitoring.run_file import runs_of
-from pipeline.monitoring.run_state import check_free
+from pipeline.monitoring.run_state import check_free, runs_of
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.operate.backfill import result_lines, run_backfill
 from pipeline.operate.hole_filter import Wanted

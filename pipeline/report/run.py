@@ -13,8 +13,7 @@ from pipeline.config.found import found_now
 from pipeline.inspect.overview import unconfigured
 from pipeline.inspect.selection import held_topics
 from pipeline.inspect.typed_status import typed_statuses
-from pipeline.monitoring.run_file import runs_seen
-from pipeline.monitoring.run_state import Run, told_together
+from pipeline.monitoring.run_state import Run, runs_seen, told_together
 from pipeline.monitoring.upkeep import seen, sentence
 from pipeline.report.facts import RunFacts
 from pipeline.report.finding.queries import read_facts

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, load
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import runs_of
+from pipeline.monitoring.run_state import runs_of
 from sinks.state.position import LogTable
 from sources.offsets import LogId
 from tests.patience import PATIENCE_S, wait_until

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import RunFile, runs_of
+from pipeline.monitoring.run_state import RunFile, runs_of
 from pipeline.system.folders import process_folder
 from pipeline.system.processes import free_port
 from sinks.batch.proof import BatchStep
