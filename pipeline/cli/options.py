@@ -120,7 +120,7 @@ def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
     """The rows of the incidents table; none if the table does not exist or cannot be read."""
     file, log = ctx.params["config"], ctx.params.get("log")
     from pipeline.config.environment import variable
-    from pipeline.report.finding.rows import rows_of
+    from pipeline.report.finding.questions import rows_of
     from sinks.storage.place import placed
     from sinks.storage.settings import Storage, use
     from sinks.tables import INCIDENTS

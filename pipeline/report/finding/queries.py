@@ -35,9 +35,18 @@ from pipeline.report.facts import (
     Waiting,
 )
 from pipeline.report.finding.flaws import flaws
-from pipeline.report.finding.questions import DELAYS, GROUPS, SLICES, TOPICS, TRANSACTIONS, WAITING, worth_asking
+from pipeline.report.finding.questions import (
+    DELAYS,
+    GROUPS,
+    SLICES,
+    TOPICS,
+    TRANSACTIONS,
+    WAITING,
+    dicts_of,
+    rows_of,
+    worth_asking,
+)
 from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts, timeline, width_s
-from pipeline.report.finding.rows import dicts_of, rows_of
 from sinks.delta.delta_log import newest
 from sinks.delta.spark_jobs import first_cause, first_line
 from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG, metadata_table
