@@ -15,10 +15,9 @@ from pipeline.inspect.selection import held_topics
 from pipeline.inspect.typed_status import typed_statuses
 from pipeline.monitoring.run_state import Run, runs_seen, told_together
 from pipeline.monitoring.upkeep import seen, sentence
-from pipeline.report.facts import RunFacts
+from pipeline.report.facts import RunFacts, subjects
 from pipeline.report.finding.queries import read_facts
 from pipeline.report.page import page
-from pipeline.report.subjects import subjects
 
 
 def made_report(

@@ -17,8 +17,7 @@ from pipeline.monitoring.display import count, number
 from pipeline.report.drawing.palette import colour
 from pipeline.report.drawing.plotting import Drawn, Key, bar, on_axis, plain, rows_figure
 from pipeline.report.drawing.wording import extent_of, headlines, time
-from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts
-from pipeline.report.subjects import ReportSubject, subjects
+from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, ReportSubject, subjects
 
 ROWS: Final = 60
 """Logs that are drawn; tables have all."""

@@ -20,8 +20,9 @@ from pipeline.report.facts import (
     ReportedIncidents,
     SlowestGroups,
     TopTopics,
+    subject_of,
+    subjects,
 )
-from pipeline.report.subjects import subject_of, subjects
 from sources.instant import instant
 
 _T = TypeVar("_T")

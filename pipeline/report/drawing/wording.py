@@ -11,8 +11,7 @@ from typing import Final
 
 from pipeline.monitoring.display import age, count, duration, extent, moment, number
 from pipeline.monitoring.progress import Phase
-from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, RunFacts
-from pipeline.report.subjects import ReportSubject, subject_of, subjects
+from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, ReportSubject, RunFacts, subject_of, subjects
 from sources.offsets import LogId
 
 STALE_AFTER_S: Final = 3600.0

@@ -1,4 +1,4 @@
-"""The questions about single records, in Spark's SQL, and which of them are worth a session.
+"""The questions about single records, in Spark's SQL; which of them are worth a session; what is read without one.
 
 Columns have the names of the fields in `pipeline.report.facts`. Names in braces are filled in: ``{most}`` bounds the
 rows, ``{width_us}`` is the length of a span in microseconds, where a time belongs to the span that starts at the
@@ -6,8 +6,8 @@ greatest multiple of it at or below; others stand for the answer of another ques
 Delta's parser does not know these.
 
 A session takes most of the time of a small report, and each question some seconds of that. Statistics in the Delta log
-say which topics a file may have; where they leave it open a look into one column does, as long as the files are few.
-Whatever is not ruled out here is asked. The views alone say what the answer is.
+say which topics a file may have; where they leave it open, a read of one column decides, as long as the files are few.
+Whatever is not ruled out here is asked. The views alone say what the answer is. Small tables are read by pyarrow.
 """
 
 from __future__ import annotations

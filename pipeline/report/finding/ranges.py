@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.report.drawing.palette import SERIES
-from pipeline.report.facts import Commits, LogFacts, Timeline
-from pipeline.report.subjects import subject_of
+from pipeline.report.facts import Commits, LogFacts, Timeline, subject_of
 from sinks.proof.completeness import connected
 from sinks.values.ledger_row import JOINED, STREAM
 from sources.instant import instant
