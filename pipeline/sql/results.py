@@ -39,8 +39,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pipeline.sql.output import Format
-from pipeline.sql.text_table import TextTable
+from pipeline.sql.output import Format, TextTable
 from sources.errors import QueryError
 
 _OPTIONS: Final = {
