@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.system.log_lines import FACTS
+from pipeline.system.console import FACTS
 from sources.errors import unnamed
 from sources.offsets import LogId, Unit
 from sources.visible import visible
