@@ -14,7 +14,7 @@ from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.maintain import Maintenance
-from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+from pipeline.operate.rebuild import CommitLogRebuild
 from pipeline.verify.run import Scope, verify_log
 from sinks.books.incidents import IncidentsTable
 from sources.errors import ConfigurationError
