@@ -25,10 +25,18 @@ from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
 from pipeline.system.console import err
-from pipeline.verify.plan import Asked, ClaimSection, VerifyFile, VerifyState, claims_of, sampled, sections
+from pipeline.verify.plan import (
+    Asked,
+    ClaimSection,
+    SectionComparer,
+    VerifyFile,
+    VerifyState,
+    claims_of,
+    sampled,
+    sections,
+)
 from pipeline.verify.queues import Jump, jumps
 from pipeline.verify.summary import Tally, VerifySummary, incident_of, incident_of_jump
-from pipeline.verify.task import SectionComparer
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
 from sinks.proof.proven_log import proven_log
