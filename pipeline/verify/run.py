@@ -25,7 +25,8 @@ from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
 from pipeline.system.console import err
-from pipeline.verify.plan import (
+from pipeline.verify.queues import Jump, jumps
+from pipeline.verify.sections import (
     Asked,
     ClaimSection,
     SectionComparer,
@@ -35,7 +36,6 @@ from pipeline.verify.plan import (
     sampled,
     sections,
 )
-from pipeline.verify.queues import Jump, jumps
 from pipeline.verify.summary import Tally, VerifySummary, incident_of, incident_of_jump
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
