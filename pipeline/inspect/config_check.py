@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.inspect.first_contact import Contact, contacts, contacts_of
 from pipeline.inspect.overview import live_jobs
 from pipeline.monitoring.display import count

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.spark.session import session_for
 from sinks.delta.delta_log import newest
 from sinks.spark_schemas import empty_table, spark_schema

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.monitoring.display import count, number
 from sinks.delta.delta_log import LoggedVersion, newest

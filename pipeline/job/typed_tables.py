@@ -7,7 +7,7 @@ available_now the tables are updated after the logs have reached their ends.
 
 Of several shards one updates each table, from what all of them have committed: a step depends on the tables alone.
 
-Tables that an entry of many finds in its events (`pipeline/config/found_tables.py`) join the others.
+Tables that an entry of many finds in its events (`pipeline/config/found.py`) join the others.
 
 If a log goes back, a table with a key is rebuilt beside the existing one, step by step, too.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.monitoring.progress import TableProgress
 from sinks.delta.commits import FIRST_WAIT_S, doubled_s
