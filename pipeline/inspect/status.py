@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Group
 
 from pipeline.config.configuration import Config
-from pipeline.inspect.asked import MasterAnswer, Subject, logs_to_ask
+from pipeline.inspect.asked import MasterAnswer, Subject, logs_to_ask, topics_to_ask
 from pipeline.job.master_watch import until_loss
 from pipeline.monitoring.display import (
     age,
@@ -43,12 +43,7 @@ def statuses(config: Config, runs: Sequence[Run] | None = None) -> list[Progress
     """
     # The jobs' files are read before the tables: so what a job had acknowledged by then is at most the position.
     runs = runs_seen(config.warehouse) if runs is None else runs
-    subjects = logs_to_ask(config)
-    if config.named_topics:
-        # Imported here, so that only jobs with topics load the Kafka client.
-        from pipeline.inspect.asked_topics import topics_to_ask
-
-        subjects += topics_to_ask(config)
+    subjects = [*logs_to_ask(config), *topics_to_ask(config)]
     answers = side_by_side(lambda one: one.ask(), subjects)
     now = datetime.now(UTC)
     told = (told_together(runs, str(one.log_id), now) for one in subjects)

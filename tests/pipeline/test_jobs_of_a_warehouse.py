@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.inspect import asked_topics
+from pipeline.inspect import asked
 from pipeline.inspect.overview import job_as_json, job_lines, live_jobs
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
@@ -104,7 +104,7 @@ def test_each_log_is_told_by_the_job_that_has_it(operator: Operator, jobs: list[
 def test_a_topic_of_two_jobs_is_told_partition_by_partition(
     operator: Operator, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked_topics, "_PATIENCE_MS", 0)
+    monkeypatch.setattr(asked, "_TOPIC_PATIENCE_MS", 0)
     operator.job.write_text(
         f'warehouse = "{operator.lake}"\n[[topics]]\nid = "{TOPIC}"\nservers = "{NOWHERE}"\ngroup = "g"\n'
     )

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.configuration import parse
-from pipeline.inspect.asked import MasterAnswer, answered, subject
-from pipeline.inspect.asked_topics import subject as topic_subject
+from pipeline.inspect.asked import MasterAnswer, answered, subject, topic_subject
 from pipeline.inspect.status import status_blocks, status_of, statuses, troubles
 from pipeline.inspect.typed_status import LogPlace, TypedCounts, TypedStatus, status_lines
 from pipeline.monitoring.facts import Readers
