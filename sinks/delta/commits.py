@@ -10,6 +10,11 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 
 from sinks.delta.kernel import KernelConflict
 
+K = TypeVar("K")
+R = TypeVar("R")
+T = TypeVar("T")
+V = TypeVar("V")
+
 ATTEMPTS = 40
 """Of a commit. The stream commits each second or oftener: who needs the newest version has to come between two."""
 FIRST_WAIT_S: Final = 1.0
@@ -38,12 +43,35 @@ def retrying(failure: Callable[[str], Exception]) -> Retrying:
     )
 
 
+def decided_commit(
+    on: V,
+    commit: Callable[[V], R],
+    newest: Callable[[], V],
+    decided: Callable[[V], R | None],
+    failure: Callable[[str], Exception],
+) -> R:
+    """Return what `commit` does on version `on`, or after conflicts on the `newest` one, or what has `decided` it.
+
+    A commit that was refused may have landed unheard, and others may have made it pointless. So `decided` is asked of
+    each newer version: it returns what became of the commit, raises, or returns None to try again. `failure` is that of
+    `retrying`.
+    """
+    for attempt in retrying(failure):
+        with attempt:
+            try:
+                return commit(on)
+            except KernelConflict as refused:
+                conflict = refused
+            on = newest()
+            if (outcome := decided(on)) is not None:
+                return outcome
+            raise conflict
+    raise AssertionError("attempts end in a result or an error")
+
+
 def doubled_s(first_s: float, tries: int, most_s: float) -> float:
     """How long to wait after `tries` more in vain: `first_s`, twice that, and so on, but `most_s` at most."""
     return min(first_s * 2.0 ** min(tries, _MOST_DOUBLINGS), most_s)
-
-
-T = TypeVar("T")
 
 
 class GroupCommit(Generic[T]):
@@ -66,10 +94,6 @@ class GroupCommit(Generic[T]):
                 taken = [*self._waiting]
                 self._commit(taken)
                 del self._waiting[: len(taken)]
-
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class OwnChain(Generic[K, V]):

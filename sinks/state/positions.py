@@ -2,8 +2,8 @@
 
 What stands there is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says.
 
-Every commit here is one loop over attempts. After a conflict it reads the newest version: the commit may have landed
-unheard, another run may own a log, or only something else of the table has changed; then it tries again on that.
+After a conflict each commit reads the newest version: it may have landed unheard, another run may own a log, or only
+something else of the table has changed; then it is tried again on that (`decided_commit`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sinks.delta.commits import OwnChain, retrying
+from sinks.delta.commits import OwnChain, decided_commit
 from sinks.delta.data_file import DataFile
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import checked, contradiction, ended_runs, holes_at, position_app, state_in, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import LogState, Writer
@@ -129,29 +129,29 @@ class Positions:
         begins elsewhere. A run that no log names any more is forgotten. Raises ReplicaError.
         """
         asked = [*dict.fromkeys([*logs, *(log for one in beginnings for log in one.starts)])]
-        claim, to = Claimed({}), dict[LogId, LogState]()
-        for attempt in retrying(partial(refused, logs[0])):
-            with attempt:
-                found = self.found(on, asked)
-                to = {log: (found[log] or LogState.fresh(writer)).claimed_by(writer) for log in logs}
-                begun, gained = _begun(found, to, writer, beginnings)
-                to |= begun
-                claim = Claimed({log: to[log] for log in logs}, gained)
-                said = writer.domain()
-                for log, state in to.items():
-                    said |= state.domains(log, found[log])
-                ended = ended_runs({**on.domains(), **said})
-                transactions = dict(Move(log, state, state).transaction for log, state in begun.items())
-                try:
-                    version = self._table.commit(
-                        on, domains={**said, **dict.fromkeys(ended)}, transactions=transactions
-                    )
-                    self._chain.claimed(version, to)
-                except KernelConflict:
-                    on = self.newest()
-                    if _states(on, [*to]) != to:  # else it has landed
-                        raise
-        return claim
+        to = dict[LogId, LogState]()
+        claim = Claimed(to)
+
+        def commit(on: Snapshot) -> Claimed:
+            nonlocal claim, to
+            found = self.found(on, asked)
+            to = {log: (found[log] or LogState.fresh(writer)).claimed_by(writer) for log in logs}
+            begun, gained = _begun(found, to, writer, beginnings)
+            to |= begun
+            claim = Claimed({log: to[log] for log in logs}, gained)
+            said = writer.domain()
+            for log, state in to.items():
+                said |= state.domains(log, found[log])
+            ended = ended_runs({**on.domains(), **said})
+            transactions = dict(Move(log, state, state).transaction for log, state in begun.items())
+            version = self._table.commit(on, domains={**said, **dict.fromkeys(ended)}, transactions=transactions)
+            self._chain.claimed(version, to)
+            return claim
+
+        def decided(on: Snapshot) -> Claimed | None:
+            return claim if _states(on, [*to]) == to else None  # it has landed
+
+        return decided_commit(on, commit, self.newest, decided, partial(refused, logs[0]))
 
     def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, LogtwinError]:
         """Move logs in one commit built on `on`, where each has been found as its move says: all of them, or none.
@@ -159,19 +159,18 @@ class Positions:
         Returns which of them are `lost` since then, to other runs; nothing of any is in the table then. Raises
         ReplicaError.
         """
-        for attempt in retrying(partial(refused, moves[0].log_id)):
-            with attempt:
-                try:
-                    self._attempt(on, moves)
-                except KernelConflict:
-                    on = self.newest()
-                    found = _said(on, [move.log_id for move in moves])
-                    if any(found[move.log_id] == move.to for move in moves):  # then all of it has landed
-                        break
-                    if lost := self.lost(on, {move.log_id: move.mine for move in moves}):
-                        return lost
-                    raise
-        return {}
+
+        def commit(on: Snapshot) -> dict[LogId, LogtwinError]:
+            self._attempt(on, moves)
+            return {}
+
+        def decided(on: Snapshot) -> dict[LogId, LogtwinError] | None:
+            found = _said(on, [move.log_id for move in moves])
+            if any(found[move.log_id] == move.to for move in moves):  # then all of it has landed
+                return {}
+            return self.lost(on, {move.log_id: move.mine for move in moves}) or None
+
+        return decided_commit(on, commit, self.newest, decided, partial(refused, moves[0].log_id))
 
     def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
         self._table.run_hooks(checkpoint_aside=checkpoint_aside)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch import opening as module
+from sinks.batch import replica as module
 from sinks.batch.replica import Opening, Replica, open_together
 from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
