@@ -30,7 +30,6 @@ from pyspark.sql import functions as sql
 
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.delta.spark_jobs import first_line
-from sinks.spark_schemas import spark_schema
 from sinks.state.position import LogTable
 from sinks.storage.place import open_folder
 from sinks.tables import (
@@ -55,7 +54,7 @@ from sinks.tables import (
 from sinks.values.incident import State
 from sinks.values.ledger_row import BACKFILL
 from sinks.views.registration import frames, newest_versions, register_views
-from sinks.warehouse import absolute
+from sinks.warehouse import absolute, spark_schema
 from sources.errors import ReplicaError
 from sources.instant import instant, iso
 from sources.offsets import LogId, Offset, OffsetRange, Position

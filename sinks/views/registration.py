@@ -24,14 +24,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.delta.spark_jobs import first_line
-from sinks.spark_schemas import empty_table, empty_view, literal, spark_schema
 from sinks.storage.check import check_one_place
 from sinks.storage.errors import failed_by
 from sinks.tables import KAFKA_LOG, LOG, TABLES, TableSpec
 from sinks.typed.columns import DELETED, table_spec
 from sinks.typed.table import typed_specs
 from sinks.views.definition import VIEWS, View, view
-from sinks.warehouse import absolute, names_in
+from sinks.warehouse import absolute, empty_table, empty_view, literal, names_in, spark_schema
 from sources.errors import ConfigurationError, ReplicaError
 
 _OF_LOGS: Final = (LOG.name, KAFKA_LOG.name)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.spark_schemas import spark_schema
 from sinks.tables import INCIDENTS, LEDGER, LOG, TABLES
 from sinks.views import registration
 from sinks.views.definition import VIEWS, view
 from sinks.views.registration import register
+from sinks.warehouse import spark_schema
 from sources.errors import ConfigurationError
 from tests.sinks.views.lake import write
 from tests.sinks.views.made_logs import message
