@@ -1,4 +1,7 @@
-"""The folder that holds a replica's tables: create missing tables, check existing ones."""
+"""The folder that holds a replica's tables: create missing tables, check existing ones, give their schemas to Spark.
+
+`empty_table` and `empty_view` are SQL for tables that do not exist yet: their columns, without rows.
+"""
 
 from __future__ import annotations
 

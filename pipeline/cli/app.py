@@ -248,7 +248,7 @@ def demo(
 
     It starts a master, sends it messages, replicates them live, and queries the tables. Run it again and it goes on.
     """
-    from pipeline.demo.warehouse import demo_warehouse
+    from pipeline.demo.live import demo_warehouse
 
     settings = _load(config)
     settings = settings.model_copy(
