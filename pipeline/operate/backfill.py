@@ -31,7 +31,7 @@ from sinks.history.keyed_state import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason
 from sinks.proof.stored import StoredLog
 from sinks.state.holes import Holes, joined
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.tables import log_table
 from sinks.values.incident import State
 from sinks.values.ledger_row import BACKFILL

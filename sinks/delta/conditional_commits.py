@@ -10,7 +10,7 @@ it is stored                          the commit is there
                                       transaction's id: an answer was lost, and S3A asked again. Else it is a conflict,
                                       as Kernel knows it
 anything else, after all attempts     the version is looked at in the same way; where there is none the storage has
-                                      failed. The request may still arrive: then the position finds it (`position.py`)
+                                      failed. The request may still arrive: then the position finds it (`positions.py`)
 the version cannot be looked at       the storage has failed: whose it is nobody knows, and again the position finds out
 ====================================  ==================================================================================
 

@@ -23,7 +23,7 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.proof.stored import StoredLog
 from sinks.state.holes import TakenOut, joined
-from sinks.state.position import Held
+from sinks.state.log_table import Held
 from sinks.state.rewrite import RowSelection, offsets_of, others_in, rows_of
 from sinks.tables import LOG_ID, log_table
 from sinks.values.ledger_row import LedgerRow

@@ -38,7 +38,7 @@ from sinks.books.ledger import Ledger, LedgerRows
 from sinks.proof.stored import StoredLog, StoredRecord
 from sinks.state.fence import refuse_repair
 from sinks.state.holes import joined
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.tables import LEDGER, log_table
 from sinks.values.continuity import Link
 from sinks.values.ledger_row import BACKFILL, LedgerRow

@@ -22,7 +22,7 @@ from sinks.healing.repair_steps import RepairStep, RepairSteps, damaged_in
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import Held, LogTable, held_at
+from sinks.state.log_table import Held, LogTable, held_at
 from sinks.values.incident import State
 from sinks.warehouse import absolute
 from sources.errors import EpochsContradict, Recreated

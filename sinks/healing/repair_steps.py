@@ -38,7 +38,7 @@ from sinks.healing.removed import Removed
 from sinks.proof.stored import StoredLog
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer, new_id
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.state.rewrite import RowSelection
 from sinks.tables import LEDGER, log_table
 from sinks.values.continuity import Link

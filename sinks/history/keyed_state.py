@@ -25,7 +25,7 @@ from sinks.history.key_values import KeyValues, MapPosition
 from sinks.proof.stored import parts, read
 from sinks.proof.whole_ledger import read_ledger
 from sinks.state.holes import joined
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.storage.errors import failed_by
 from sinks.tables import KEY_VALUES, log_table
 from sinks.warehouse import absolute

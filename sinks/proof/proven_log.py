@@ -24,7 +24,7 @@ from sinks.proof.completeness import check_filled
 from sinks.proof.stored import Part, parts, read
 from sinks.state.fence import refuse_repair
 from sinks.state.holes import Holes, joined
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.tables import log_table
 from sinks.values.continuity import written
 from sinks.values.ledger_row import LedgerRow

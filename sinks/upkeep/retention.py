@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.books.ledger import LedgerRows
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Offset, OffsetRange

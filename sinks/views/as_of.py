@@ -30,7 +30,7 @@ from pyspark.sql import functions as sql
 
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.delta.spark_jobs import first_line
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.storage.place import open_folder
 from sinks.tables import (
     EPOCHS,

@@ -26,7 +26,7 @@ from pipeline.job.replicate import Job
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from sinks.healing.repair import Repair
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import LogtwinError, Recreated, ReplicaError
 from sources.offsets import LogId, Offset

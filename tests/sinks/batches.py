@@ -12,7 +12,7 @@ from sinks.batch.proof import BatchResult, BatchStep
 from sinks.batch.proof import no_step as no_step
 from sinks.batch.replica import Replica, open_together
 from sinks.state.log_state import LogState, Writer
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.tables import LEDGER, LOG
 from sinks.values.incident import Incident
 from sources.errors import LogtwinError

@@ -16,7 +16,7 @@ from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.state.fence import holes_at, this_writer
 from sinks.state.holes import Holes, TakenOut
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import Held
+from sinks.state.log_table import Held
 from sinks.state.positions import Move, Positions
 from sinks.tables import LOG
 from sinks.values.continuity import Link

@@ -14,7 +14,7 @@ from pipeline.job.typed_tables import TypedTables
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from sinks.delta.delta_log import newest
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.typed.definition import Reading
 from sinks.typed.rebuild import TypedRebuild, rebuild
 from sinks.typed.step.follower import TypedFollower

@@ -1,7 +1,7 @@
-"""The position of one log, kept by the log table itself; how it changes other than by the stream.
+"""The log table, as far as one log is concerned: its state, its holes, and how they change other than by the stream.
 
-What stands there is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says, and the holes
-(`sinks/state/holes.py`).
+The state is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says; the holes are in
+`sinks/state/holes.py`.
 
 After a conflict each commit reads the newest version: it may have landed unheard, another run may own the log, or only
 something else of the table has changed; then it is tried again on that (`decided_commit`).
