@@ -73,7 +73,7 @@ _MOST_NAMED = 3
 
 
 def live_jobs(runs: Sequence[Run], now: datetime) -> list[Run]:
-    """Those of `runs` that are alive, by their shards, and by when they began."""
+    """Return the `runs` that are alive, by their shards, and by when they began."""
     return sorted((one for one in runs if one.is_live(now)), key=lambda one: (_shard(one), one.writer.since))
 
 
@@ -123,7 +123,7 @@ _NAMED: Final = 5
 
 
 def unconfigured(config: Config) -> tuple[str, ...]:
-    """Those with a position, of a configuration without patterns (`found_now`). Raises ReplicaError."""
+    """Return the logs with a position that `config` does not name; it has no patterns. Raises ReplicaError."""
     warehouse = absolute(config.warehouse)
     version = newest(LOG.path(warehouse))
     domains = {} if version is None else version.domains()

@@ -229,7 +229,7 @@ class TypedCounts:
 NO_COUNTS: Final[dict[str, int | None]] = dict.fromkeys(
     ("rows", "deleted", "unfit_values", "unfit_messages", "without_row")
 )
-"""Of a table that is not made yet."""
+"""The counts of a table that is not made yet."""
 
 
 def unfit_words(unfit: UnfitCount) -> str:

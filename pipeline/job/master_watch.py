@@ -28,7 +28,7 @@ SIGHT_EVERY_S = 5.0
 VIEW_EVERY_S = 30.0
 
 WINDOW_S = 600.0
-"""Of what time growth is the mean."""
+"""The time over which growth is averaged."""
 LIMIT = 256
 """How many sightings are kept."""
 

@@ -43,7 +43,7 @@ LOOK_S = 0.2
 """How long a look at all logs waits for those whose masters do not answer at once."""
 
 SHOWN_SHARE = 10
-"""To show the progress takes one part in so many of the time, at most: of a thousand logs it takes 0.1 s each time."""
+"""Showing the progress takes at most one part in this many of the time: for a thousand logs it takes 0.1 s."""
 
 SHOWN_WITHIN_S = 5.0
 """How long after the last time it is shown again, whatever that took."""

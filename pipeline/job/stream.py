@@ -36,7 +36,7 @@ from sources.extras import missing_package
 from sources.group.offsets import GroupOffset
 
 VERSION = "v1"
-"""Of the offset log."""
+"""The version of the offset log."""
 
 CHECK_OWNERSHIP_EVERY_S = 5.0
 """How often a job checks that it still owns its logs, in case no batch tells it."""

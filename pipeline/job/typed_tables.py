@@ -180,7 +180,7 @@ class TypedTables:
         return len(self._tables) > there
 
     def _told(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
-        """As `_try`, and logs once what keeps the table from being updated, and once that it is updated again."""
+        """Call `_try`; log once what keeps the table from being updated, and once that it is updated again."""
         before = one.error
         has_more = self._try(one, work)
         if one.error is not None and (before is None or str(before) != str(one.error)):

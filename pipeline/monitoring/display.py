@@ -27,7 +27,7 @@ from sources.visible import visible
 RATE_WINDOW_S = 5.0
 LINE_EVERY_S: Final = 60.0
 MOST_LINES: Final = 20
-"""Of more logs than this there is one line for all; each one's errors are logged where they come."""
+"""More logs than this share one line; errors of each are logged as they come."""
 _ALL_EVERY_S: Final = 5.0
 
 log = logging.getLogger(__name__)

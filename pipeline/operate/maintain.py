@@ -95,7 +95,7 @@ class MaintenanceStep:
         return asdict(self)
 
     def and_also(self, other: MaintenanceStep) -> MaintenanceStep:
-        """The same step of another log of the table, added."""
+        """Add the same step of another log of the table."""
         known = self.bytes_after is not None and other.bytes_after is not None
         return replace(
             self,

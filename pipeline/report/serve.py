@@ -216,7 +216,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Of a connection that broke, or said nothing: the browser tries again."""
+        """Ignore a connection that broke or sent nothing: the browser tries again."""
 
 
 class _Handler(WSGIRequestHandler):

@@ -157,7 +157,7 @@ REACH_OUT: Final = frozenset(
 )
 
 
-"""Of Spark's expressions those that run a method or a function of somebody's, or read a file that the query names.
+"""Spark's expressions that run foreign methods or functions, or read a file that the query names.
 
 XPath, in a package of its own, opens whatever address a document gives for its DTD."""
 
@@ -227,7 +227,7 @@ def _kind(root: str) -> StatementKind:
 
 
 class _Judgement:
-    """Of one statement."""
+    """Judges one statement."""
 
     def __init__(self, authority: Authority, statement: Statement) -> None:
         self._spark, self._warehouse, self._statement = authority.spark, authority.warehouse, statement
@@ -306,7 +306,7 @@ class _Judgement:
             raise self._only_reads(f"the option {refused}", "options of the files' format alone")
 
     def _check_known(self, java: Any, withs: set[str], tables: Callable[[], Iterable[str]]) -> None:
-        """That a table is a view of the session, a WITH of the statement, or a file."""
+        """Refuse a table that is neither a view of the session, nor a WITH of the statement, nor a file."""
         names = self._texts(java.multipartIdentifier())
         if self._is_file(names) or (len(names) == 1 and names[0].lower() in withs):
             return

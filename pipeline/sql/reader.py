@@ -63,7 +63,7 @@ class Past:
 
     @classmethod
     def asked(cls, config: Config, log: str | None, offset: int | None, time: str | None) -> Self | None:
-        """From the options; None where it is the present. Raises ConfigurationError."""
+        """Parse the options; None means the present. Raises ConfigurationError."""
         if offset is None and time is None:
             if log is not None:
                 raise _unclear("--log without --as-of-offset or --as-of-time", "WHERE log_id = … asks for one log.")
@@ -135,7 +135,7 @@ class Reader:
 
     @classmethod
     def over(cls, spark: SparkSession, config: Config, past: Past | None, text: str | None) -> Self:
-        """The same in a session beside `spark`."""
+        """Open a reader of the same replica in a session beside `spark`."""
         spark = spark.newSession()
         for name in _LOUD:
             PySparkLogger.getLogger(name).setLevel("CRITICAL")

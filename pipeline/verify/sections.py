@@ -77,7 +77,7 @@ class ClaimSection:
         return sum(claim.bytes for claim in self.claims)
 
     def halves(self) -> tuple[ClaimSection, ClaimSection]:
-        """The same claims in two sections. There must be several."""
+        """Cut into two sections. There must be several claims."""
         middle = len(self.claims) // 2
         return replace(self, claims=self.claims[:middle]), replace(self, claims=self.claims[middle:])
 

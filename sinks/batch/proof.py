@@ -70,7 +70,7 @@ class SplitReport:
 
     @property
     def files(self) -> set[str]:
-        """By name the files of the table of records that hold some of it."""
+        """The names of the files of the table of records that hold some of it."""
         return {piece.file.name for piece in self.written if piece.file is not None}
 
 
@@ -256,7 +256,7 @@ class Totals:
     stage_s: Mapping[BatchStep, float] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """By the names that `Progress` has for them."""
+        """The totals, by the names that `Progress` has for them."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def plus(self, result: BatchResult) -> Totals:

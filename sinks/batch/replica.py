@@ -39,10 +39,10 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 FIRST_PATIENCE_S = 2.0
 MOST_PATIENCE_S = 30.0
-"""How long is waited for a record of one log alone: twice as long each time that none came, up to this."""
+"""How long a log that is read alone waits for a record: at first, and at most. It doubles each time that none came."""
 
 MOST_IN_GROUP_S = 8.0
-"""The same for a log that cannot be read alone, and holds up its group meanwhile: up from the group's own patience."""
+"""The longest wait of a log that cannot be read alone and holds up its group: from the group's own patience up."""
 
 
 class Replica:

@@ -78,7 +78,7 @@ class FollowingTable:
         return wanted
 
     def _versions_on(self, snapshot: Snapshot, apps: Iterable[str]) -> dict[str, int]:
-        """By metadata; what has none may have a transaction, as older versions wrote it."""
+        """Read them from metadata, or from the transaction that an older version wrote."""
 
         def ask(unknown: Sequence[str]) -> dict[str, int]:
             said = snapshot.domains()

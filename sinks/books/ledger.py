@@ -167,7 +167,7 @@ class LedgerRows:
         return retrying(self._refused)(self._exchange, lambda: (holes(), _IS_THERE))
 
     def keep_bounds(self, *bounds: Offset) -> bool:
-        """From now on no row is joined across `bounds`. Returns whether none that was joined reaches over one.
+        """Let no row be joined across `bounds` from now on. Returns whether no joined row reaches over one.
 
         Called before records are taken out by the bounds of rows (`sinks/books/kept_bounds.py`). Raises ReplicaError.
         """
@@ -201,7 +201,7 @@ class LedgerRows:
         return exchange.rows
 
     def _read(self, wanted: OffsetRange, condition: pc.Expression, columns: Sequence[str]) -> pa.Table:
-        """Of the rows that have offsets in `wanted` and meet `condition`, which asks for those that are there."""
+        """Read the rows that have offsets in `wanted` and meet `condition`, which takes only those that are there."""
         rows = self._rows((wanted,), condition)
         needed = tuple(dict.fromkeys((*columns, *rows.columns)))
         files = [] if wanted.is_empty else rows.files(self._table, self._table.existing(self._log_id))

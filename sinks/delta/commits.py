@@ -16,9 +16,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 ATTEMPTS = 40
-"""Of a commit. The stream commits each second or oftener: who needs the newest version has to come between two."""
+"""How often a commit is tried. The stream commits each second or oftener, and others have to come between two."""
 FIRST_WAIT_S: Final = 1.0
-"""Of a log, a partition, a typed table or a catalog, until it is tried again."""
+"""How long a log, a partition, a typed table or a catalog first waits until it is tried again."""
 _MOST_DOUBLINGS = 64
 """Beyond any wait, and far below the 1,024th, which no float can hold: a master may be away for days."""
 

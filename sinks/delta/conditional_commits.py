@@ -48,7 +48,7 @@ _CONDITION: Final = "fs.option.create.conditional.overwrite"
 _WITHOUT_LOOKS: Final = "fs.s3a.create.performance"
 _REFUSED: Final = "Status Code: 412"
 _UNDECIDED: Final = "Status Code: 409"
-"""Of several who ask at the same moment S3 may turn one away before another has it: nothing is decided yet."""
+"""If several ask at the same moment, S3 may refuse one before another has succeeded: nothing is decided yet."""
 _PUTS: Final = 5
 
 

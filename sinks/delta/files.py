@@ -307,7 +307,7 @@ def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None
 
 
 def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches of a size that is worth a row group."""
+    """Merge and cut the rows into batches of a size that is worth a row group."""
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:

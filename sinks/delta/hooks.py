@@ -38,7 +38,7 @@ class _Hook:
 
 
 class Hooks:
-    """Those of the commits to the table at `path`, until somebody runs them. One thread adds and runs.
+    """The hooks of commits to the table at `path`, until they are run. One thread adds and runs them.
 
     `domains` is about how many domains the newest commit has.
     """

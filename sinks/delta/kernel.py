@@ -121,7 +121,7 @@ class Snapshot:
         return datetime.fromtimestamp(self.java.getTimestamp(self.engine) / 1000, UTC)
 
     def table_id(self) -> str:
-        """Of this table, and of none that had or will have its place."""
+        """The id of this table; one that is created in its place has another."""
         return str(self.java.getMetadata().getId())
 
     def schema_json(self) -> str:

@@ -78,7 +78,7 @@ def _taken_out(damages: Iterable[FoundDamage]) -> tuple[OffsetRange, ...]:
 
 
 def _others(taken: Iterable[TakenOut]) -> tuple[TakenOut, ...]:
-    """The same, with each log once."""
+    """Return the repair with each log once."""
     found: dict[tuple[LogId, int], tuple[OffsetRange, ...]] = {}
     for one in taken:
         found[one.log_id, one.epoch] = joined([*found.get((one.log_id, one.epoch), ()), *one.ranges])

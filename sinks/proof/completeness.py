@@ -37,7 +37,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 Ints = npt.NDArray[np.int64]
 _Kind = TypeVar("_Kind")
 COLUMNS = ("start", "end", "first_store_timestamp", "last_store_timestamp", "deleted_at")
-"""Of the ledger, what is asked for here."""
+"""The columns of the ledger that are needed here."""
 _HINT = (
     "Something else changed the tables: look at the history of log and ledger (DESCRIBE HISTORY), and compare the "
     "range with the master: logtwin verify."

@@ -54,7 +54,7 @@ def read_ledger(warehouse: str, log_id: LogId, owed: Iterable[Owed]) -> pa.Table
 
 
 def read_ledgers(warehouse: str, owed: Mapping[LogId, Iterable[Owed]]) -> dict[LogId, pa.Table]:
-    """The same of several logs, with what the ledger is `owed` of each, at one version. Raises ReplicaError."""
+    """Read the ledgers of several logs at one version, with what each is still `owed`. Raises ReplicaError."""
     path = LEDGER.path(absolute(warehouse))
     version = newest(path)
     files = [] if version is None else [(one.path, one.statistics()) for one in version.files.values()]

@@ -129,7 +129,7 @@ def refuse_repair(log_id: LogId, state: LogState | None) -> None:
 
 
 def taken_over(log_id: LogId, mine: Writer, found: LogState | None) -> TakenOver:
-    """That the log is not as `mine` left it: somebody else wrote what was `found`."""
+    """Return the error for a lost log: it is not as `mine` left it, because another run wrote what was `found`."""
     return TakenOver(
         "another job writes this log",
         log=log_id,
@@ -145,7 +145,7 @@ def _unreadable(log_id: LogId, domain: str) -> ReplicaError:
 
 
 def contradiction(log_id: LogId, problem: str, expected: str, found: object) -> ReplicaError:
-    """That the table is not as its writers leave it."""
+    """Return the error for a table that is not as its writers leave it."""
     return ReplicaError(
         problem,
         log=log_id,

@@ -213,7 +213,7 @@ class LogState:
 
 
 def new_id() -> str:
-    """Of a commit or a run: 64 random bits, so that no two that may meet are alike."""
+    """Return an id for a commit or a run: 64 random bits, so that no two that may meet are alike."""
     return os.urandom(8).hex()
 
 

@@ -74,7 +74,7 @@ class LogTable:
         return held_at(self._table.snapshot_at(version), self.log_id)
 
     def claim(self, writer: Writer) -> LogState:
-        """Of this log alone, as `Positions.claim`."""
+        """Claim this log alone, as `Positions.claim` does."""
         claim = Positions(self._table).claim(self._table.existing(self.log_id), [self.log_id], writer)
         return claim.states[self.log_id]
 
@@ -208,7 +208,7 @@ class LogTable:
         return held, owned_by(writer, self.log_id, held.state)
 
     def refused(self, found: str) -> ReplicaError:
-        """That the table takes no commit."""
+        """Return the error for a commit that the table refuses."""
         return refused(self.log_id, found)
 
     def run_hooks(self) -> None:

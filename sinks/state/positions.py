@@ -207,7 +207,7 @@ def _begun(
 
 
 def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:
-    """What version `on` says of these logs, or that nobody can read it."""
+    """Return the state of each log at version `on`, or the error that it cannot be read."""
     text_of = on.domain if len(logs) == 1 else on.domains().get
     found = dict[LogId, _Said]()
     for log in logs:
@@ -219,7 +219,7 @@ def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:
 
 
 def _states(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
-    """The same. Raises ReplicaError for what nobody can read."""
+    """Return the states of these logs at version `on`. Raises ReplicaError for one that cannot be read."""
     found = dict[LogId, LogState | None]()
     for log, said in _said(on, logs).items():
         if isinstance(said, ReplicaError):
@@ -236,5 +236,5 @@ def owned_by(writer: Writer, log_id: LogId, state: LogState | None) -> LogState:
 
 
 def refused(log_id: LogId, found: str) -> ReplicaError:
-    """That the table takes no commit."""
+    """Return the error for a commit that the table refuses."""
     return contradiction(log_id, "the table refuses the commit", "a commit that goes through", found)

@@ -181,7 +181,7 @@ def _start_in(log_id: LogId, wanted: OffsetRange) -> pc.Expression:
 
 
 def _again(file: StoredFile, table: KernelTable, on: Snapshot) -> list[StoredFile]:
-    """The same file in version `on`, found by its own statistics; empty if it is gone."""
+    """Find the file in version `on` by its own statistics; empty if it is gone."""
     least, offsets = bounds(file.statistics(), LOG_ID.name)[0], offsets_of(file)
     overlap = None if offsets is None else Overlap(offsets, "offset")
     # a missing bound excludes nothing

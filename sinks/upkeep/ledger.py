@@ -303,7 +303,7 @@ def _bounds(on: Snapshot) -> Bounds:
 
 
 def _piece(groups: Iterator[_Chosen], most_bytes: int) -> list[_Chosen]:
-    """As many groups as are read and committed together; at least one, if there is any."""
+    """Take as many groups as are read and committed together; at least one, if there is any."""
     found: list[_Chosen] = []
     rows = size_bytes = 0
     for one in groups:
@@ -327,7 +327,7 @@ def _cut(chosen: Sequence[_Chosen]) -> Iterator[list[_Chosen]]:
 
 
 def _spans(chosen: Sequence[_Chosen]) -> Iterator[tuple[str, OffsetRange]]:
-    """Of each log, where its groups are."""
+    """Yield each log and the range that its groups lie in."""
     for name, of_log in groupby(chosen, key=lambda one: one.log_id):
         several = list(of_log)
         yield name, OffsetRange(several[0].span.start, several[-1].span.end)

@@ -58,7 +58,7 @@ def over_offsets(facts: Facts) -> Drawn:
 
 
 def over_time(facts: Facts) -> Drawn:
-    """By when the master stored the records. Logs without messages have no row."""
+    """Draw logs by when the master stored the records. Logs without messages have no row."""
     drawn = [one for one in drawn_subjects(facts) if one.whole.oldest_stored and one.whole.newest_stored]
     labels = [(one.name, time(one.whole.newest_stored).removesuffix(" UTC")) for one in drawn]
     flaws = [one for one in facts.flaws if one.stored_after is not None or one.stored_before is not None]

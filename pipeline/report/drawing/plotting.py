@@ -22,7 +22,7 @@ _LINE_LENGTH: Final = 44
 """Characters that fit into a line on a phone."""
 _ROW_PX: Final = 42
 _AXIS_PX: Final = 44
-"""Of an axis of time, whose labels have two lines."""
+"""The height of an axis of time, whose labels have two lines."""
 _BAR: Final = 0.3
 
 

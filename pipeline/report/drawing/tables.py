@@ -91,7 +91,7 @@ def _logs(name: str, found: Sequence[LogFacts], flaws: Sequence[FlawedRange], of
 
 
 def throughput(facts: Facts) -> Table:
-    """By log what came in all, and in the busiest span."""
+    """What came of each log in all, and in the busiest span."""
     peaks: dict[str | None, tuple[float, float]] = {}
     for one in facts.timeline.commits:
         records, sizes = peaks.get(one.log_id, (0.0, 0.0))
@@ -117,7 +117,7 @@ def throughput(facts: Facts) -> Table:
 
 
 def waits(facts: Facts) -> Table:
-    """By log how long records waited."""
+    """How long records of each log waited."""
     return _table(
         "From store to commit",
         _wholes(facts),

@@ -105,7 +105,7 @@ def read_facts(
 
 
 def _of_small_tables(place: str) -> dict[str, Any]:
-    """By the names of the fields of `Facts`."""
+    """Return facts by the names of the fields of `Facts`."""
     ranges = LedgerRanges.of(rows_of(LEDGER, place, *COLUMNS))
     # after the ledger: so no gap in it lacks its reason because that came a moment later
     incidents = dicts_of(rows_of(INCIDENTS, place, *INCIDENTS.schema.names))
@@ -119,7 +119,7 @@ def _of_small_tables(place: str) -> dict[str, Any]:
 
 
 def _elections(rows: Sequence[Mapping[str, Any]]) -> tuple[Election, ...]:
-    """Those of each log's newest history, the newest first."""
+    """Return the elections of each log's newest history, the newest first."""
     newest_epochs: dict[str, int] = {}
     for row in rows:
         newest_epochs[row["log_id"]] = max(row["epoch"], newest_epochs.get(row["log_id"], row["epoch"]))

@@ -36,7 +36,7 @@ DELAY_TOPICS: Final = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 """Without a record in one of these `delayed_messages` has no row."""
 _TYPE_BITS: Final = 12
 _PREPARED: Final = 4
-"""Of sys_flag."""
+"""A bit of sys_flag."""
 _MASTERS: Final = "rocketmq/"
 _MOST_FILES: Final = 500
 """More are not looked into: that would take as long as a question."""

@@ -99,14 +99,14 @@ class LedgerRanges:
         return self.chosen(slice(int(first), int(last)))
 
     def live(self) -> LedgerRanges:
-        """Those whose records are there."""
+        """The rows whose records are there."""
         return self.chosen(self["deleted_at"] == NO_TIME)
 
     def deleted(self) -> LedgerRanges:
         return self.chosen(self["deleted_at"] != NO_TIME)
 
     def over(self, start: int, end: int) -> LedgerRanges:
-        """Those that have an offset from `start` on and below `end`."""
+        """The rows that have an offset from `start` on and below `end`."""
         return self.chosen((self["start"] < end) & (self["end"] > start))
 
     def waited_s(self, since: str) -> Floats:
@@ -132,7 +132,7 @@ def moment_at(at_us: int) -> datetime | None:
 
 
 def log_facts(ranges: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[LogFacts]:
-    """Of every log of the ledger, in their order. As the view `completeness` has it, and times of the commits."""
+    """Yield the facts of each log in order: what the view `completeness` has, and times of the commits."""
     for log_id in ranges.log_ids:
         yield _log_facts(log_id, ranges.of_log(log_id), [one for one in incidents if one["log_id"] == log_id])
 
