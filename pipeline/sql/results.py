@@ -158,7 +158,7 @@ def _csv_line(values: Sequence[str | None]) -> bytes:
 
 
 def _csv_field(value: str | None) -> str:
-    """Write a field as psql and Spark do. Python's csv writes null as empty text, or (from 3.12 on) quotes every text."""
+    """Write a field as psql and Spark do. Python's csv writes null as empty text, or from 3.12 on quotes all."""
     if value is None:
         return ""
     if value and not any(special in value for special in ',"\r\n'):
