@@ -40,7 +40,7 @@ Options = TypeVar("Options", ReadOptions, ReplicatedTopicOptions)
 
 @dataclass(frozen=True, slots=True)
 class Rosters:
-    """What a configuration names at one moment."""
+    """The logs and topics that a configuration names at one moment."""
 
     logs: Roster[ReadOptions]
     topics: Roster[ReplicatedTopicOptions]
@@ -212,7 +212,7 @@ def found_tables(config: Config) -> FoundTables:
 
 
 def _candidates(config: Config, flaws: dict[str, list[ConfigurationError]]) -> Iterator[_Candidate]:
-    """What the entries of `config` would make, and in `flaws` what cannot be made."""
+    """Yield the tables that the entries of `config` would make; note in `flaws` those that cannot be made."""
     for by in config.tables:
         for source in source_tables(config.warehouse, by.table_name) if by.is_of_many else ():
             if by.wants(source):

@@ -32,7 +32,7 @@ _TOPIC_PATIENCE_MS: Final = 2000  # somebody waits for the answer
 
 @dataclass(frozen=True, slots=True)
 class MasterAnswer:
-    """What a master answered about each partition, by number, or why it did not.
+    """A master's answer about each partition, by number, or why there is none.
 
     `acknowledged` is up to where it counts a replica, `held_back` how many offsets behind `held` wait for an open
     transaction, `identity` the id of the topic that it has. `view` is what the master of a log says of itself.

@@ -43,7 +43,7 @@ _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, whether it is right, and what was found, or what is wrong and what to do.
+    """One check: its subject, whether it is right, and what was found, or what is wrong and what to do.
 
     `is_odd`: a job starts with it, and it may not be what is meant.
     """
@@ -223,7 +223,7 @@ def _masters(config: Config) -> list[Check]:
 
 
 def _contact(one: Contact, is_some: bool) -> Check:
-    """What a pattern matches may come later; but a job does not start unless there `is_some` log or topic now."""
+    """The check of one contact. A pattern's logs may come later, but a job needs some log or topic (`is_some`) now."""
     said = one.said if one.error is None else unnamed(one.error, one.name)
     is_empty = one.found == {}
     if is_empty:

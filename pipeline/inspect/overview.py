@@ -28,7 +28,7 @@ from sources.shards import Shard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What there was at the time `at`. `jobs` are those that are alive, `unconfigured` logs that nobody asked for."""
+    """A warehouse at the time `at`. `jobs` are those that are alive, `unconfigured` logs that nobody asked for."""
 
     at: datetime
     logs: Sequence[Progress]
@@ -39,7 +39,7 @@ class Overview:
     unconfigured: Sequence[str] = ()
 
     def lines(self) -> Iterator[str]:
-        """What is said beside the logs, for a person."""
+        """Lines for a person, beside those of the logs."""
         yield from job_lines(self.jobs)
         if self.tables:
             yield from status_lines(self.tables)

@@ -51,7 +51,7 @@ def statuses(config: Config, runs: Sequence[Run] | None = None) -> list[Progress
 
 
 def troubles(one: Progress, now: datetime) -> list[LogtwinError]:
-    """What needs attention: no job runs, the job failed or waits, or the master does not answer.
+    """List what needs attention: no job runs, the job failed or waits, or the master does not answer.
 
     A job that has reached the end of its log, as one with --available-now does, is no trouble.
     """
@@ -139,7 +139,7 @@ def _part(at: int, state: LogState | None, said: Mapping[str, Any], answer: Mast
 
 
 def _acknowledged_before_the_end(run: RunState | None, states: Mapping[int, LogState]) -> dict[str, Any]:
-    """What a job that has ended said and what still holds: how far it had acknowledged."""
+    """The facts of an ended job that still hold: how far it had acknowledged."""
     facts: Mapping[str, Any] = {} if run is None else run.facts
     positions = {at: one.offset for at, one in states.items()}
     parts = [
@@ -156,7 +156,7 @@ def _at_most(position: Offset | None, acknowledged: Offset | None) -> Offset | N
 
 
 def _known(combine: Callable[[Iterable[int]], int], offsets: Iterable[Offset | None]) -> Offset | None:
-    """What `combine` makes of those that are known; None if none is."""
+    """Combine the offsets that are known; None if none is."""
     known = [one for one in offsets if one is not None]
     return Offset(combine(known)) if known else None
 
@@ -191,7 +191,7 @@ def _lag_s(found: Progress, live: RunState | None, now: datetime) -> float | Non
 
 
 def _until_loss(found: Progress, view: MasterView | None, state: LogState | None) -> dict[str, Any]:
-    """What is left until loss. A running job knows how fast the master grows; otherwise only age and room count."""
+    """How much is left until loss. A running job knows how fast the master grows; otherwise only age and room count."""
     if view is None or found.until_loss_bytes is not None:
         return {}
     newest_us = None if state is None else state.newest_stored_us
@@ -212,7 +212,7 @@ def _elected(one: Progress) -> dict[str, str]:
 
 
 def status_facts(one: Progress, now: datetime) -> dict[str, str]:
-    """What is said of a log or topic, by the names of the lines; an unknown value is a dash."""
+    """The lines about a log or topic, by their names; an unknown value is a dash."""
     held = one.master_maximum
     lines = {
         "running": running(one, now),

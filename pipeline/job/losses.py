@@ -60,7 +60,7 @@ def decide(
     *,
     overrules: bool = False,
 ) -> Incident | Literal["mend"] | None:
-    """What to do about `error`, which ended a log at `position`; `bounds` is what its master holds now, if known.
+    """Decide what to do about `error`, which ended a log at `position`; `bounds` are its master's now, if known.
 
     An incident that is SKIPPED is passed, and the log goes on after it; one that is REPORTED is put on record, and the
     log stops. None: it stops, and nothing is recorded. `overrules` is the master's (`Traits.overrules`). After a

@@ -34,7 +34,7 @@ LIMIT = 256
 
 
 class MasterWatch:
-    """What a job knows about the logs of one master, seen as one: `bounds` and positions are sums over all of them.
+    """The logs of one master, watched as one by a job: `bounds` and positions are sums over all of them.
 
     The sum of all ends less the sum of all positions is what is not replicated yet. Any thread may call anything; times
     `now_s` come from `time.monotonic`. `look` asks the master for a view of itself; None if there is nothing to ask.
@@ -53,17 +53,17 @@ class MasterWatch:
 
     @property
     def held(self) -> Mapping[str, OffsetRange]:
-        """What the master holds of each log, by log id; nothing before the first answer."""
+        """The bounds of each log at the master, by log id; empty before the first answer."""
         return self._held
 
     @property
     def bounds(self) -> OffsetRange | None:
-        """What the master holds of all logs; None before the first answer."""
+        """The sum of the bounds of all logs; None before the first answer."""
         return self._bounds
 
     @property
     def role(self) -> str | None:
-        """What the master calls itself; None before it was asked, and for files."""
+        """The role that the master gives itself; None before it was asked, and for files."""
         return None if self._view is None else self._view.role
 
     @property
@@ -113,7 +113,7 @@ class MasterWatch:
         return self._history.lag_s(reached(position, self._bounds), now_s)
 
     def until_loss(self, position: Offset | None, newest_stored_us: int | None) -> UntilLoss | None:
-        """What is left until the master deletes uncommitted data; None if nothing is at risk or nothing is known.
+        """How much is left until the master deletes uncommitted data; None if nothing is at risk or nothing is known.
 
         `newest_stored_us`: when the master stored the newest committed record, µs since 1970.
         """

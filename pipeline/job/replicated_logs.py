@@ -94,7 +94,7 @@ class ReplicatedLogs:
 
     @property
     def states(self) -> dict[LogId, LogState]:
-        """What is committed of each log that is open. From any thread."""
+        """The committed state of each log that is open. From any thread."""
         return {one.log_id: one.state for one in self.replicas.values() if one.state is not None}
 
     def offsets(self) -> dict[str, Offset]:
@@ -378,7 +378,7 @@ class ReplicatedLogs:
         return explained(error, self._options.on_loss, self.position())
 
     def _held_of(self, replica: Replica, error: LogtwinError) -> OffsetRange | None:
-        """What its master holds of the log, by the last answer; nothing if another log has the name now."""
+        """The log's bounds by its master's last answer; None if another log has the name now."""
         if isinstance(error, Recreated) and replica.state is not None and replica.state.identity is not None:
             return _NOTHING
         return self.watch.held.get(str(replica.log_id))

@@ -26,7 +26,7 @@ ASK_EVERY_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a job has to do: begin to follow what has `come`, and report what is `unlisted`.
+    """The changes for a job: logs that have `come`, which it begins to follow, and `unlisted` ones, which it reports.
 
     What is contested is not in it: it does not come, and if the job follows it already, it goes on with its own log.
     """

@@ -43,7 +43,7 @@ class SetAside:
 
     @property
     def undecided(self) -> Collection[LogtwinError]:
-        """What was noted since the last decision."""
+        """The errors noted since the last decision."""
         return self._noted.values()
 
     @property

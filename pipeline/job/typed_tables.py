@@ -59,7 +59,7 @@ class _Table:
 
     @property
     def errors(self) -> list[LogtwinError]:
-        """What keeps it from being updated, and what keeps tables from being made that it has found."""
+        """The errors that keep it from being updated, and those that keep its found tables from being made."""
         return [*([] if self.error is None else [self.error]), *self.flaws]
 
     def progress(self) -> TableProgress:
@@ -190,7 +190,7 @@ class TypedTables:
         return has_more
 
     def _try(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
-        """What `work` returns; False if it fails."""
+        """Return what `work` does; False if it fails."""
         try:
             has_more = work(one)
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's

@@ -61,7 +61,7 @@ class _Shown:
 
     @property
     def state(self) -> object:
-        """What is worth a line at once when it changes."""
+        """The facts whose change is worth a line at once."""
         waits_for = type(self.of.error).__name__ if self.of.phase is Phase.WAITING else None
         return self.of.phase, waits_for, self.of.reconnects, self.of.batches > 0
 
@@ -202,7 +202,7 @@ def in_unit(offsets: int | None, unit: Unit) -> str:
 
 
 def held_back_by_transaction(offsets: int) -> str:
-    """What is behind the last offset that can be read of a partition, as text for a person."""
+    """Say for a person what lies behind the last offset of a partition that can be read."""
     return f"{in_unit(offsets, 'offsets')} wait for an open transaction to end"
 
 
@@ -255,7 +255,7 @@ def _line(row: dict[str, str]) -> str:
 
 
 def fact_blocks(blocks: Iterable[tuple[object, Iterable[tuple[str, str]]]]) -> Group:
-    """What is said of each log: a heading, and a fact a line."""
+    """Lay out facts of each log: a heading, and a fact a line."""
     made = ((Text(str(name), style="bold"), FactTable([*facts], "  "), Text()) for name, facts in blocks)
     return Group(*(part for block in made for part in block))
 

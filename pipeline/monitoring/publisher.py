@@ -234,7 +234,7 @@ class Publisher:
             self._say_once(failure)
 
     def _seen(self) -> Sequence[Run]:
-        """What the runs of the warehouse said a moment ago."""
+        """The runs of the warehouse, as read a moment ago."""
         with self._looking:
             if time.monotonic() - self._looked_at_s >= LOOK_AGAIN_S:
                 try:

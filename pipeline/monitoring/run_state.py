@@ -42,7 +42,7 @@ FRESH_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a run said last. `logs`: by id of a log or topic its phase, since when the run has it, and its facts.
+    """The last words of a run. `logs`: by id of a log or topic its phase, since when the run has it, and its facts.
 
     `waits_for`: the logs of its share that other runs have, and which.
     """
@@ -85,7 +85,7 @@ class Run:
         return found
 
     def of(self, log_id: str) -> RunState | None:
-        """What it says of a log or topic; None if it does not have it."""
+        """The state of a log or topic in this run; None if it does not have it."""
         if log_id not in self.logs:
             return None
         facts = dict(self.logs[log_id])
@@ -116,7 +116,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What a run said last of a log or topic that it has had since `begun_at`.
+    """The last words of a run about a log or topic that it has had since `begun_at`.
 
     `updated_at` is when it said that: of a log that has ended, when it ended. `facts` are from `Progress.as_json`.
     """
@@ -178,7 +178,7 @@ def superseded(runs: Sequence[Run], now: datetime) -> list[Run]:
 
 
 def told_together(runs: Iterable[Run], log_id: str, now: datetime) -> RunState | None:
-    """What `tellers` say of a log or topic, as one.
+    """Combine what `tellers` say of a log or topic.
 
     Of a topic that several shards have, offsets are sums, and who runs it and how is said of the shard that is worst
     off.
@@ -208,7 +208,7 @@ _CONCERN: Final = (Phase.DONE, Phase.STOPPED, Phase.RUNNING, Phase.STARTING, Pha
 
 
 def _known(combine: Any, key: str, told: Iterable[RunState]) -> Any:
-    """What `combine` makes of the values of a fact; None if one of them is unknown."""
+    """Combine the values of a fact; None if one of them is unknown."""
     values = [one.facts.get(key) for one in told]
     return None if None in values else combine(values)
 
@@ -283,7 +283,7 @@ class RunFile:
         self._file.remove()
 
     def read(self) -> Run | None:
-        """What the run said last; None if there is no file, or this version cannot parse it."""
+        """Read what the run said last; None if there is no file, or this version cannot parse it."""
         content = self._file.read()
         try:
             return None if content is None else Run.from_json(content.decode())
@@ -300,7 +300,7 @@ def _folder(warehouse: str, folder: str) -> str:
 
 
 def runs_of(warehouse: str) -> list[Run]:
-    """What all jobs of a warehouse said last, those that have ended among them. Raises OSError."""
+    """Read what all jobs of a warehouse said last, also those that have ended. Raises OSError."""
     return [one for one in side_by_side(RunFile.read, RunFile.below(warehouse)) if one is not None]
 
 

@@ -165,7 +165,7 @@ class _Backfill:
                     yield from self._fill_hole(held, hole, self._readable(hole, part, free), free)
 
     def _readable(self, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> OffsetRange:
-        """What the source holds of `part` of `hole`, cut at record boundaries.
+        """The part of `part` of `hole` that the source holds, cut at record boundaries.
 
         A stream can only be cut where a hole begins. Whether a record reaches across the end of `hole` shows when it is
         read, except for the ids that are `free` there.

@@ -110,7 +110,7 @@ class MaintenanceStep:
 
     @property
     def done(self) -> Done:
-        """What the step did, as `Upkeep` counts it."""
+        """The work of the step, as `Upkeep` counts it."""
         if self.step == "merge":
             return Done(merged_files=self.files_before, merged_into=self.files_after)
         if self.step == "join":
@@ -327,7 +327,7 @@ def told(steps: Iterator[MaintenanceStep], telling: Telling) -> Iterator[Mainten
 
 
 def step_lines(steps: Sequence[MaintenanceStep], *, dry_run: bool) -> Iterator[str]:
-    """What changed, or with `dry_run` would change: a line a table, and a summary."""
+    """Say what changed, or with `dry_run` would change: a line a table, and a summary."""
     sums: dict[tuple[str, str], MaintenanceStep] = {}
     for one in steps:
         before = sums.get((one.table, one.step))
@@ -376,4 +376,4 @@ _CHANGES: Mapping[str, Callable[[MaintenanceStep], str]] = {
     "vacuum": partial(_deleted, what="file", several="files"),
     "log": partial(_deleted, what="entry of the Delta log", several="entries of the Delta log"),
 }
-"""What each kind of step changed, in words; nothing if it changed nothing, as a checkpoint does."""
+"""The words for the change of each kind of step; empty if it changed nothing, as a checkpoint does."""

@@ -97,7 +97,7 @@ def _check_idle(warehouse: str, log_id: str) -> None:
 
 
 def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
-    """What a repair did, or would do, as lines of text for a person."""
+    """Say for a person, in lines, what a repair did, or would do."""
     if found.position is None:
         yield "nothing was replicated yet, so there is nothing to repair"
         return

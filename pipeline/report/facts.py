@@ -44,7 +44,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What the last job of a log or topic published at the time `at`: its phase, and how far it is behind."""
+    """The last words of the job of a log or topic, at the time `at`: its phase, and how far it is behind."""
 
     subject: str
     is_live: bool
@@ -56,7 +56,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """What was committed for a log or a topic in the time span that starts at `at`.
+    """The commits of a log or a topic in the time span that starts at `at`.
 
     `log_id` is None for all logs that are not named, together.
     """
@@ -155,7 +155,7 @@ class SlowestGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What waits in one place: `source` is a producer group, or the kind of delay. For times see `Pending`."""
+    """Messages that wait in one queue: `source` is a producer group, or the kind of delay. For times see `Pending`."""
 
     log_id: str
     source: str

@@ -35,7 +35,7 @@ def made_report(
 
 
 def _run_facts(jobs: Iterable[Run], subject: str, now: datetime) -> RunFacts | None:
-    """What `jobs` published of a log or topic; None if none is known."""
+    """The facts that `jobs` published of a log or topic; None if there are none."""
     run = told_together(jobs, subject, now)
     if run is None:
         return None

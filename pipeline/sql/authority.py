@@ -83,7 +83,7 @@ def parts(plan: Any) -> Iterator[PlanPart]:
 
 
 class StatementKind(Enum):
-    """What comes of a statement."""
+    """The kind of result that a statement has."""
 
     QUERY = "rows"
     DESCRIPTION = "what Spark knows: of tables, columns, plans"
@@ -175,7 +175,7 @@ _SETTING: Final = re.compile(
 )
 
 
-"""What may be SET: how a query is run and read, but nothing that names code, a place or a catalog."""
+"""Settings that SET may change: how a query is run and read, but nothing that names code, a file or a catalog."""
 
 
 _VARIABLES: Final = "spark.sql.variable.substitute"
@@ -197,7 +197,7 @@ def may_be_there(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """What statements of the session `spark` may do; `warehouse` is where its replica is."""
+    """Decides what statements of the session `spark` may do; its replica is in `warehouse`."""
 
     spark: SparkSession
     warehouse: Place = LOCAL
@@ -285,7 +285,7 @@ class _Judgement:
             raise self._only_reads(f"SET {java.kv().get()._1()}", "a setting of spark.sql for how queries are run")
 
     def _bodies(self, function: Any) -> list[Any]:
-        """What a function is made of, parsed: its command has texts."""
+        """Parse the body of a function, which its command has as text."""
         if any(_DEFAULT.search(one.get()) for one in (function.inputParamText(),) if one.isDefined()):
             raise self._only_reads("DEFAULT", "functions whose arguments are all given")
         parser, expression, query = self._state.sqlParser(), function.exprText(), function.queryText()

@@ -46,7 +46,7 @@ def destination(output: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def paged(height: int) -> Iterator[BinaryIO]:
-    """What comes is shown once all of it is there: by the user's pager, if it has more lines than `height`."""
+    """Show the output once all of it is there: by the user's pager, if it has more lines than `height`."""
     sink = io.BytesIO()
     try:
         yield sink

@@ -46,7 +46,7 @@ _READING: Final = {
 }
 
 _ASKS_FOR_ALL: Final = re.compile(r"\bSHOW\b", re.I)
-"""What lists names."""
+"""Commands that list names."""
 
 _LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark prints each error that it raises, all of Java's stack with it; here it is told once, in words."""
@@ -156,7 +156,7 @@ class Reader:
         return [self._checked(one) for one in split(text).all]
 
     def answer(self, one: Checked, use: Callable[[DataFrame], _Made]) -> _Made:
-        """What `use` makes of the result. Raises QueryError, and ReplicaError where the tables cannot be read."""
+        """Return what `use` makes of the result. Raises QueryError; ReplicaError if the tables cannot be read."""
         with self._told(one.statement), ThreadPoolExecutor(1) as worker:
             answering = worker.submit(lambda: use(self._frame(one.statement)))
             try:

@@ -55,7 +55,7 @@ class JsonLines(logging.Formatter):
 
 
 def facts_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What a record is about: the facts of the first error among its arguments, or else the first log id."""
+    """The facts of a record: those of the first error among its arguments, or else the first log id."""
     given = record.args if isinstance(record.args, tuple) else ()
     facts: dict[str, Any] = {}
     error = next((one for one in given if isinstance(one, LogtwinError)), None)
@@ -189,7 +189,7 @@ def _is_end_of_its_own(error: BaseException, by: signal.Signals) -> bool:
 
 
 def _without_room(error: BaseException) -> StorageUnreachable | None:
-    """What to say of a full disk that nobody else has met: the one that standard output goes to, mostly. Else None.
+    """The error for a full disk that nobody else has met, mostly the one that standard output goes to; else None.
 
     What could not be written to there is forgotten, or the interpreter would try it again at its end.
     """
@@ -243,7 +243,7 @@ def spark_ended(code: int | None) -> ReplicaError:
 
 
 def ended_behind(error: BaseException) -> ReplicaError | None:
-    """What is behind `error`, if the JVM of this process has ended: the calls of it fail in many ways; else None."""
+    """The error behind `error` if the JVM of this process has ended, whose calls fail in many ways; else None."""
     spark = sys.modules.get("pyspark.core.context")  # a process without it has no JVM
     gateway = None if spark is None else spark.SparkContext._gateway
     protocol = sys.modules.get("py4j.protocol")

@@ -58,7 +58,7 @@ def cache_file(*names: str) -> Path:
 
 
 def _unwritable(error: OSError) -> type[ConfigurationError | StorageUnreachable]:
-    """What `error` is of a folder that is needed at the start: a full disk may get room, and the start is tried again.
+    """The kind of error for a folder that is needed at the start: a full disk may get room, and is tried again.
 
     Whoever restarts jobs does not try again what is a matter of configuration.
     """

@@ -57,7 +57,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What to compare, and how fast. With neither `share` nor a range it is a whole run.
+    """The ranges to compare, and how fast. With neither `share` nor a range it is a whole run.
 
     `path` is a directory of the master's files, to compare with instead of the configured master.
     """
@@ -209,7 +209,7 @@ class _Verification:
         return found if share is None or seed is None else sampled(found, share, seed)
 
     def _bounds(self) -> OffsetRange | None:
-        """What the master holds; None if its files contradict themselves: the comparison then says where."""
+        """The bounds of the master; None if its files contradict themselves: the comparison then says where."""
         try:
             return self.master.bounds(self._stored.position)
         except LogError as error:

@@ -51,7 +51,7 @@ MOST_READ = 3
 
 
 class At(Enum):
-    """What the master has of a claim's range."""
+    """How much of a claim's range the master has."""
 
     MASTER = "master"  # all of it
     GONE = "gone"  # not all of it any more: its retention took the beginning
@@ -167,7 +167,7 @@ def _with_parts(found: Iterable[ClaimSection], parts: Sequence[Part]) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a run compares: a range with the master at `place`, or a `share` of its sections that `seed` chooses."""
+    """The request of a run: a range to compare with the master at `place`, or a `share` of sections, by `seed`."""
 
     place: str
     epoch: int

@@ -43,7 +43,7 @@ HINT = "Nothing was committed. The master's data or its reader is at fault; keep
 
 
 def new_part(batch: OffsetRange, position: Offset | None) -> OffsetRange:
-    """What of `batch` is new to a replica at `position`; empty if it is a replay. Raises Gap, which names no log."""
+    """The part of `batch` that is new to a replica at `position`; empty for a replay. Raises Gap, naming no log."""
     if position is None or batch.is_empty:
         return batch
     if batch.start > position:

@@ -40,7 +40,7 @@ from sources.master import Committed, PlanFailed, Planned, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
 Outcome = BatchResult | LogtwinError
-"""What a batch did for one log, or why it did nothing."""
+"""The result of a batch for one log, or the error that left the log out."""
 
 
 class Group:
@@ -141,7 +141,7 @@ class Group:
         return on, self._lost(on, replicas)
 
     def _begin(self, parts: Sequence[_Part]) -> Snapshot:
-        """What the batch will be committed on; parts that are lost there, or replays, are done."""
+        """Return the version to commit the batch on. Parts that are lost there, or replays, are done."""
         on, lost = self._to_commit_on([part.replica for part in _open(parts)])
         for part in _open(parts):
             with part.owning():

@@ -76,7 +76,7 @@ class SplitReport:
 
 @dataclass(frozen=True, slots=True)
 class ProvenBatch:
-    """What is about to be committed: `written` and `damaged`, each in order, together cover exactly `range`.
+    """A batch that may be committed: `written` and `damaged`, each in order, together cover exactly `range`.
 
     `late` are the splits behind the first one that ends short: nothing of them is committed.
     """
@@ -210,7 +210,7 @@ def _ledger_row(piece: WrittenStretch, committed_at_us: int, origin: str) -> Led
 
 
 class BatchStep(Enum):
-    """What a batch has just done; members are in order. A replay does only ACKNOWLEDGE."""
+    """The step that a batch has just done; members are in order. A replay does only ACKNOWLEDGE."""
 
     FILES = "files"
     COMMIT = "commit"
@@ -224,7 +224,7 @@ def no_step(step: BatchStep) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What a batch did for a log. `durations_s` has the seconds that each step of the batch took."""
+    """The result of a batch for one log. `durations_s` has the seconds that each step of the batch took."""
 
     range: OffsetRange
     records: int
@@ -234,7 +234,7 @@ class BatchResult:
 
 
 def in_all(results: Sequence[BatchResult]) -> BatchResult:
-    """What one batch did for several logs, at least one. `range` adds up their starts and their ends."""
+    """Add up the results of one batch for several logs, at least one. `range` sums their starts and their ends."""
     start, end = sum(one.range.start for one in results), sum(one.range.end for one in results)
     return BatchResult(
         range=OffsetRange(Offset(start), Offset(end)),

@@ -34,7 +34,7 @@ from sources.reading import Come, Ended, LogReader, WantedSplit
 @packed
 @dataclass(frozen=True, slots=True)
 class LogWriter:
-    """What a task needs to read and write one log.
+    """Everything that a task needs to read and write one log.
 
     `position`, and what `master` knows, are the driver's, so that the handshake decides the same. `link` is the last
     record below the position, None if there is none to compare. What a master has not sent after `patience_s` is left
@@ -105,7 +105,7 @@ class Receiver:
             self._fail(error)
 
     def report(self) -> SplitReport:
-        """What became of the split, once the shared file is complete."""
+        """The report of the split, once the shared file is complete."""
         return self._report()
 
     def _begin(self, shared: SharedFile | None) -> None:
@@ -187,7 +187,7 @@ def receive(reader: LogReader, receivers: Sequence[Receiver]) -> None:
 
 
 def _come(reader: LogReader, wanted: Sequence[WantedSplit]) -> Generator[Come]:
-    """What `reader` yields; should it fail itself, then that is how all that is left has ended."""
+    """Yield what `reader` does; if it fails itself, end all splits that are left with its error."""
     left = dict.fromkeys(range(len(wanted)))
     failure: Exception = ValueError("the reader does not say how reading has ended")
     try:

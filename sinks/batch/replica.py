@@ -93,7 +93,7 @@ class Replica:
 
     @property
     def state(self) -> LogState | None:
-        """What this run has committed, or found committed when it opened; None before that. From any thread."""
+        """The state that this run has committed, or found when it opened; None before that. From any thread."""
         return self._state
 
     def received(self) -> Offset | None:
@@ -102,8 +102,10 @@ class Replica:
         return self._received
 
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
-        """What a task needs to read and write a part of this log; its master has `patience_s`, or longer if it was
-        silent that long and the log is not read alone (`Group.bring`): it would never get on.
+        """Return what a task needs to read and write a part of this log.
+
+        Its master has `patience_s`, or longer if it was silent that long and the log is not read alone (`Group.bring`):
+        it would never get on.
         """
         mine = self.opened()
         if patience_s is not None and self.master.traits.gains_logs:
@@ -159,7 +161,7 @@ class Replica:
 
     @property
     def committed(self) -> Committed | None:
-        """What its master may be promised; None before anything is committed."""
+        """The position that its master may be promised; None before anything is committed."""
         mine = self.opened()
         return None if mine.offset is None else Committed(mine.offset, mine.mark)
 
@@ -173,7 +175,7 @@ class Replica:
         self._received = self._state.offset
 
     def _ranges(self, state: LogState) -> list[LedgerRow]:
-        """What of the log the table has, in order, also what the newest commit still owes to the ledger."""
+        """The ranges of the log in the table, in order, with those that the newest commit still owes to the ledger."""
         ledger = LedgerRows(self.spark, self.warehouse, self.log_id)
         known = ledger.overlapping(OffsetRange(Offset(0), state.offset or Offset(0)))
         owed = [row for row in state.ledger if not any(one.range.overlaps(row.range) for one in known)]

@@ -37,7 +37,7 @@ READ_AT_ONCE: Final = 8
 AT_ONCE_BYTES: Final = READ_AT_ONCE * WORTH_A_TASK_BYTES
 
 TASK_BYTES: Final = longest(256 * 1024 * 1024)
-"""What a task reads at most of several splits; a single one may be longer."""
+"""The most bytes that a task reads of several splits; a single one may be longer."""
 
 _FULL: Final = "Nothing was committed; a running job waits until there is room."
 
@@ -83,7 +83,7 @@ def _told(given: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def in_tasks(splits: Sequence[tuple[PlannedSplit, int]], *, cores: int) -> list[list[PlannedSplit]]:
-    """What each task is given of `splits`, which come with their bytes, 0 where nobody knows: about the same.
+    """Share `splits`, each with its bytes (0 if unknown), among tasks, so that each has about the same.
 
     As many tasks as cores, and more only where one would read for long: each costs 50 ms beside its bytes.
     """
@@ -127,7 +127,7 @@ def _receiver(split: PlannedSplit, log: LogWriter, shared: SharedFile) -> Receiv
 
 
 def _turns(received: Sequence[Receiver]) -> list[_Turn]:
-    """What to read together: as much as one reader can read, and is read at once."""
+    """Group splits into turns: as much as one reader can read, and is read at once."""
     turns: dict[LogReader, list[_Turn]] = {}
     for receiver in received:
         if receiver.wanted is None:

@@ -95,7 +95,7 @@ class ConditionalCommitter:
         _checked.add(store)
 
     def commit(self, engine: Any, rows: Any, metadata: Any) -> Any:
-        """What Kernel calls. Raises CommitFailedException, of Java's."""
+        """Called by Kernel. Raises Java's CommitFailedException."""
         path = str(metadata.getPublishedDeltaFilePath())
         version = self._bytes(engine, rows)
         try:

@@ -114,7 +114,7 @@ class Hooks:
 
 
 def _text(error: Exception) -> str:
-    """What happened: of a call of Java its innermost cause, not the name that Py4J gave the call."""
+    """Say what failed: of a call of Java its innermost cause, not the name that Py4J gave the call."""
     try:
         return told(error).splitlines()[-1] if isinstance(error, Py4JJavaError) else str(error)
     except Exception:  # noqa: BLE001 - the text of a Java exception is a question to a JVM that may be gone

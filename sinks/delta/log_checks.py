@@ -31,7 +31,7 @@ State = Mapping[tuple[str, Any], Any]
 
 
 def engine_info(actions: int) -> str:
-    """What `commitInfo` says of the writer of a commit that has so many other actions."""
+    """The `engineInfo` of a commit that has this many other actions."""
     return f"{ENGINE}, {actions} actions"
 
 
@@ -49,7 +49,7 @@ def actions_of(commit: bytes) -> list[Action]:
 
 
 def _action(line: object) -> Action:
-    """What one line says, without the kinds that it leaves open. Raises ValueError for what is no action."""
+    """Parse one line, without kinds that are null. Raises ValueError for what is no action."""
     said = {kind: what for kind, what in line.items() if what is not None} if isinstance(line, dict) else {}
     if not said or not all(isinstance(what, dict) for what in said.values()):
         raise ValueError("a line of it is no action")

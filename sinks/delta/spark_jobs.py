@@ -31,7 +31,7 @@ _OUT_OF_MEMORY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What an error says if Spark ends a job: what failed, in which log and from which offset on, and what to do."""
+    """The facts of an error if Spark ends a job: what failed, in which log and from which offset on, and what to do."""
 
     problem: str
     log: object

@@ -36,7 +36,7 @@ _START, _END = attrgetter("start"), attrgetter("end")
 
 @dataclass(frozen=True, slots=True)
 class FoundDamage:
-    """What has to be taken out: `taken` of the log itself, which may be empty, of `others`, and the files in `lost`."""
+    """Ranges to take out: `taken` of the log itself, which may be empty, those of `others`, and the files in `lost`."""
 
     taken: TakenOut
     others: tuple[TakenOut, ...] = ()

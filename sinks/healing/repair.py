@@ -46,7 +46,7 @@ class WayBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What a repair of a log at `position` did, or would do.
+    """The effect that a repair of a log at `position` had, or would have.
 
     `resumed` was pending. `taken_out` are damaged ranges, and `missing` the holes in such ranges; `others` is what was
     taken out of other logs, which had rows in the same damaged files.

@@ -54,7 +54,7 @@ _OTHER_EPOCHS: Final = (Condition.EPOCHS_CONTRADICT, Condition.RECREATED)
 
 
 class RepairStep(Enum):
-    """What a repair has just done; members are in order."""
+    """The step that a repair has just done; members are in order."""
 
     MARK = "mark"
     AUDIT = "audit"
@@ -66,7 +66,7 @@ class RepairStep(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept below the point to go back to: records up to `end`, the `rest` of a ledger row, the last record."""
+    """The log below the point to go back to: records up to `end`, the `rest` of a ledger row, the last record."""
 
     end: Offset
     rest: tuple[LedgerRow, ...] = ()

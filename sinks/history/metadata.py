@@ -101,7 +101,7 @@ class MetadataTable:
         return {self._domain: json.dumps({"changed_at": changed_at.isoformat(), "version": version})}
 
     def _last(self, snapshot: Snapshot) -> tuple[datetime, int]:
-        """What the last commit of the log says: when the metadata changed, and the master's number of that state."""
+        """When the metadata changed by the last commit of the log, and the master's number of that state."""
         text = snapshot.domains().get(self._domain)
         if text is None:
             return _EARLIEST, 0
@@ -149,7 +149,7 @@ class MetadataTable:
 
 @dataclass(eq=False, slots=True)
 class _Fetch:
-    """What was fetched of one log; then how many versions began or ended by it, or why it was not recorded."""
+    """The metadata fetched of one log; then how many versions began or ended by it, or why it was not recorded."""
 
     table: MetadataTable
     items: Sequence[Row]

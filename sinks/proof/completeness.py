@@ -79,7 +79,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """What the tables say of one log. `ledger` has COLUMNS; rows at or above the position are of newer commits."""
+    """The tables' accounts of one log. `ledger` has COLUMNS; rows at or above the position are of newer commits."""
 
     epoch: int
     position: Offset
@@ -92,7 +92,7 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completeness:
-    """What is whole, what is missing and why, what is claimed twice, in order; and what lies beyond the position."""
+    """Ranges that are whole, missing (and why), and claimed twice, in order; and one that lies beyond the position."""
 
     position: Offset
     whole: tuple[Stretch, ...]
@@ -223,7 +223,7 @@ class _Explanation:
 
 
 def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[OffsetRange]) -> Iterator[Missing]:
-    """What no row has, cut where the reason changes."""
+    """Yield the ranges that no row has, cut where the reason changes."""
     known = _explanations(accounts, deleted)
     nothing, position = Stretch(_range(0, 0), None, None), _range(accounts.position, accounts.position)
     for before, after in pairwise([nothing, *whole, Stretch(position, None, None)]):
@@ -237,8 +237,10 @@ def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[Off
 
 
 def _explanations(accounts: Accounts, deleted: Sequence[OffsetRange]) -> list[_Explanation]:
-    """What may explain a hole; the first that does, counts. A healed incident explains nothing any more, and one of
-    records that are sound explains nothing at all."""
+    """List what may explain a hole; the first that does, counts.
+
+    A healed incident explains nothing any more, and one of records that are sound explains nothing at all.
+    """
     incidents = [
         one
         for one in accounts.incidents

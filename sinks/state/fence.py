@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def logs_in(domains: Iterable[str]) -> list[LogId]:
-    """What has a state among the `domains` of a table."""
+    """The logs that have a state among the `domains` of a table."""
     found = []
     for name in domains:
         try:
@@ -58,7 +58,7 @@ def ended_runs(domains: Mapping[str, str]) -> list[str]:
 
 
 def state_in(text_of: Callable[[str], str | None], log_id: LogId) -> LogState | None:
-    """What a version of the table says of the log, given the text of each domain.
+    """Read the log's state from the text of each domain of a version.
 
     Raises ReplicaError for what no one wrote.
     """
@@ -69,7 +69,7 @@ def state_in(text_of: Callable[[str], str | None], log_id: LogId) -> LogState | 
 
 
 def state_at(version: Version, log_id: LogId) -> LogState | None:
-    """What a version of the table says of the log. Raises ReplicaError where it contradicts itself."""
+    """Read the log's state at a version of the table. Raises ReplicaError if the version contradicts itself."""
     state = state_in(version.domain, log_id)
     return checked(log_id, state, version.transaction_version(position_app(log_id, state)))
 
@@ -93,7 +93,7 @@ def checked(log_id: LogId, state: LogState | None, transaction: int | None) -> L
 
 
 def holes_in(text_of: Callable[[str], str | None], log_id: LogId, state: LogState | None) -> Holes:
-    """What a log whose state is `state` lacks, by the text of each domain of a version (`Version.domain`).
+    """Read the holes of a log with this `state` from the text of each domain of a version (`Version.domain`).
 
     Raises ReplicaError for what no one wrote.
     """

@@ -108,7 +108,7 @@ class PendingRepair:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """What the table says of one log; see the module's docstring.
+    """The state of one log in its table; see the module's docstring.
 
     `is_in_one_piece` says that it was read from the form of older versions.
     """
@@ -170,7 +170,7 @@ class LogState:
 
     @property
     def known(self) -> Known:
-        """What the log's master has to agree with."""
+        """What the log's master is compared with."""
         return Known(self.identity, self.offset, self.mark, self.epochs)
 
     @property

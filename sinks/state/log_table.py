@@ -52,7 +52,7 @@ class Held:
 
 
 def held_at(snapshot: Snapshot, log_id: LogId) -> Held:
-    """What that version of its table says of the log. Raises ReplicaError where it contradicts itself."""
+    """Read the log's state and holes at a version. Raises ReplicaError if the version contradicts itself."""
     state = state_at(snapshot, log_id)
     return Held(snapshot, state, holes_at(snapshot, log_id, state))
 

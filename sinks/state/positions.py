@@ -26,7 +26,7 @@ _Said = LogState | None | ReplicaError
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a commit of data does to one log: from `mine` it goes to `to`, with `files`, past what is `lost`."""
+    """The move of one log by a commit of data: from state `mine` to state `to`, with `files`, past what is `lost`."""
 
     log_id: LogId
     mine: LogState
@@ -36,7 +36,7 @@ class Move:
 
     @property
     def range(self) -> OffsetRange:
-        """What is new: from the position on, or from where the log begins."""
+        """The new range: from the position on, or from where the log begins."""
         start = self.to.first if self.mine.offset is None else self.mine.offset
         if start is None or self.to.offset is None:
             raise ValueError("a commit of data needs an offset")
@@ -108,7 +108,7 @@ class Positions:
         }
 
     def found(self, on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
-        """What version `on` says of these logs. Raises ReplicaError where it contradicts itself."""
+        """Read the states of these logs at version `on`. Raises ReplicaError if it contradicts itself."""
         states = _states(on, logs)
         apps = {log: position_app(log, state) for log, state in states.items()}
         versions = self._table.transaction_versions(on, apps.values())

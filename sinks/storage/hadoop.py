@@ -184,7 +184,7 @@ def _renew_in(context: SparkContext, place: Place) -> None:
 
 @dataclass
 class _Told:
-    """What the JVM was told last: the place that it reaches, and S3's keys."""
+    """The settings that the JVM was given last: the file system that it reaches, and S3's keys."""
 
     place: Place | None = None
     keys: dict[str, str] = field(default_factory=dict)

@@ -86,7 +86,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """What the tables say of a log: rows that have offsets in a `barred` range are left. It has none before `front`."""
+    """One log: rows that have offsets in a `barred` range are left as they are. It has none before `front`."""
 
     master: MasterLog
     epoch: int

@@ -30,7 +30,7 @@ _COLUMNS = ("start", "end", "records", "bytes", "last_store_timestamp", "committ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """What a retention keeps at least: records stored within `age`, and `size_bytes` of the master's log."""
+    """The least that a retention keeps: records stored within `age`, and `size_bytes` of the master's log."""
 
     age: timedelta | None = None
     size_bytes: int | None = None

@@ -272,7 +272,7 @@ class Catalog:
         self._made[name] = of.get(_MADE, "")
 
     def _described(self, name: str) -> dict[str, str]:
-        """What the catalog says of a table or view: its columns come first, then further properties."""
+        """Describe a table or view by the catalog: its columns come first, then further properties."""
         rows = self._session.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
         return {row["col_name"]: row["data_type"] for row in rows}
 

@@ -23,7 +23,7 @@ _UNKNOWN: Final = "–"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportState:
-    """What there is of the report below: the number of the last one that was made, 0 if none was; it is not older than
+    """The state of the report below: the number of the last one that was made, 0 if none was; it is not older than
     `since`.
 
     `begun_at` is when the one that is being made was begun. `error` is why the last try failed.

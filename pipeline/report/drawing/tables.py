@@ -91,7 +91,7 @@ def _logs(name: str, found: Sequence[LogFacts], flaws: Sequence[FlawedRange], of
 
 
 def throughput(facts: Facts) -> Table:
-    """What came of each log in all, and in the busiest span."""
+    """The records and bytes of each log, in all and in the busiest span."""
     peaks: dict[str | None, tuple[float, float]] = {}
     for one in facts.timeline.commits:
         records, sizes = peaks.get(one.log_id, (0.0, 0.0))
@@ -132,7 +132,7 @@ def waits(facts: Facts) -> Table:
 
 
 def flawed_ranges(facts: Facts) -> Table:
-    """What is missing, doubtful or deleted."""
+    """The ranges that are missing, doubtful or deleted."""
     of = sum({(one.log_id, one.flaw): one.all_of_log for one in facts.flaws}.values())
     return _table(
         "Ranges that are not there",

@@ -44,7 +44,7 @@ def _largest(of_kind: Sequence[FlawedRange], most: int) -> Iterator[FlawedRange]
 
 
 def _holes(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
-    """What nothing live covers, within what the ledger and the commits tell of the log.
+    """Yield the ranges that no live row covers, between the first and last offset that ledger and incidents know.
 
     `incidents` are not healed, the open ones first.
     """

@@ -75,7 +75,7 @@ def read_facts(
     session: Callable[[int], SparkSession],
     tell: Callable[[str], None] = lambda _: None,
 ) -> Facts:
-    """What there is to say of the replica in `warehouse`, which has the logs `configured`, and perhaps others.
+    """Find out the facts of the replica in `warehouse`, which has the logs `configured`, and perhaps others.
 
     `session` is called where Spark is needed, for a session that is ours alone; it is told how many bytes the files
     have that will be read. `tell` hears how far it is.
@@ -221,7 +221,7 @@ def _each(kind: type[_T], rows: Iterable[Mapping[str, Any]]) -> Iterator[_T]:
 
 
 def _same(rows: Sequence[Mapping[str, Any]], *names: str) -> tuple[int, ...]:
-    """What every row says of all of them."""
+    """Return values that are the same in every row."""
     return tuple(int(rows[0][name]) for name in names)
 
 
@@ -238,7 +238,7 @@ def _translated(place: str) -> Iterator[None]:
 
 
 def _said(error: PySparkException | Py4JError) -> str:
-    """What is between Spark and the driver wraps what happened."""
+    """Unwrap the error: what lies between Spark and the driver wraps it."""
     if not isinstance(error, Py4JJavaError):
         return first_line(error)
     return str(first_cause(error).toString()).partition("\n")[0]

@@ -223,7 +223,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def unread(place: str, error: Exception) -> Exception:
-    """What is raised where a table of the replica in `place` cannot be read."""
+    """Return the error for a table of the replica in `place` that cannot be read."""
     return failed_by(error)(
         f"the replica in {place} cannot be read",
         found=error,

@@ -164,12 +164,12 @@ def _log_facts(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -
 
 
 def is_of_log(incident: Incident) -> bool:
-    """What verify reports may lie where the log has never been."""
+    """Whether the incident lies in the log: what verify reports may lie where the log has never been."""
     return bool(incident["action"] != "reported")
 
 
 def timeline(ranges: LedgerRanges) -> Timeline:
-    """What was committed, by equal spans of time and by log or topic; the last colour may be for the rest.
+    """Sum up commits by equal spans of time and by log or topic; the last colour may be for the rest.
 
     Where rows were joined, of an hour each, no span is shorter.
     """
