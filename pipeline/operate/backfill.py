@@ -27,7 +27,7 @@ from sinks.batch.proof import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import LedgerRows
 from sinks.healing.hole_filler import FilledRange, HoleFiller, compare_neighbours, free_at_end
-from sinks.history.keyed_state import KeyedStateFollower
+from sinks.history.key_values import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason
 from sinks.proof.stored import StoredLog
 from sinks.state.holes import Holes, joined

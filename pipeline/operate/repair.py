@@ -18,7 +18,7 @@ from pipeline.operate.backfill import result_lines, run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.spark.session import session_for
 from sinks.healing.repair import Repair, Repaired, WayBack
-from sinks.history.keyed_state import KeyedStateFollower
+from sinks.history.key_values import KeyedStateFollower
 from sources.errors import ConfigurationError, LogtwinError
 
 log = logging.getLogger(__name__)

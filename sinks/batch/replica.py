@@ -24,7 +24,7 @@ from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import LedgerRows
 from sinks.delta.commits import GroupCommit, doubled_s
 from sinks.delta.kernel import KernelTable
-from sinks.history.keyed_state import KeyedStateFollower
+from sinks.history.key_values import KeyedStateFollower
 from sinks.state.fence import refuse_repair, this_writer
 from sinks.state.log_state import LogState, Writer
 from sinks.state.positions import Beginning, Claimed, Move, Positions
