@@ -1,8 +1,8 @@
 """``logtwin backfill``: fills holes below a replica's position, from its master or from a copy.
 
-The wanted holes are read in batches, each a Spark job of parallel splits and a commit of its own
-(`sinks/healing/hole_filler.py`), while the stream goes on. The source must be the same log
-(`sinks/healing/hole_filler.py`). What it does not hold, and what is damaged there, stays a hole. A second run, even at
+The wanted holes, chosen by offset or by the master's time (`Wanted`), are read in batches, each a Spark job of parallel
+splits and a commit of its own, while the stream goes on; `sinks/healing/hole_filler.py` does that, and checks that the
+source is the same log. What the source does not hold, and what is damaged there, stays a hole. A second run, even at
 the same time, does no harm: it fills only what is still missing.
 """
 
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,7 +23,6 @@ from pipeline.inspect.coverage import read_accounts
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.monitoring.display import extent, size
 from pipeline.monitoring.single_connection import alone_at
-from pipeline.operate.hole_filter import Wanted
 from sinks.batch.proof import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import LedgerRows
@@ -38,7 +38,7 @@ from sinks.values.ledger_row import BACKFILL
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import END, LogId, Offset, OffsetRange
 
 log = logging.getLogger(__name__)
 _NOTE = "logtwin backfill: every record of the range is in the table"
@@ -244,3 +244,73 @@ def _heal(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) -> tup
 
 def _is_backfilled(ledger: LedgerRows, place: OffsetRange, since_us: int) -> bool:
     return any(row.origin == BACKFILL and row.committed_at >= since_us for row in ledger.overlapping(place))
+
+
+Bound = int | datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The wanted holes: offsets from `start` on and below `end`.
+
+    If a bound is a time, it selects whole holes that may lack messages which were stored on its side. None is no bound.
+    """
+
+    start: Bound = None
+    end: Bound = None
+
+    @classmethod
+    def parse(cls, start: str | None, end: str | None) -> Wanted:
+        """Parse two bounds, each an offset or a time in ISO 8601, UTC if it has no zone. Raises ConfigurationError."""
+        wanted = cls(_bound("--from", start), _bound("--to", end))
+        if wanted.is_backwards:
+            raise ConfigurationError("--to lies before --from", expected=f"{start} or more", found=end)
+        return wanted
+
+    @property
+    def is_backwards(self) -> bool:
+        bounds = (self.start, self.end)
+        match bounds:
+            case (int() as start, int() as end):
+                return end < start
+            case (datetime() as start, datetime() as end):
+                return end < start
+        return False
+
+    @property
+    def needs_times(self) -> bool:
+        return isinstance(self.start, datetime) or isinstance(self.end, datetime)
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The range that the bounds allow that are offsets."""
+        start = self.start if isinstance(self.start, int) else 0
+        end = self.end if isinstance(self.end, int) else END
+        return OffsetRange(Offset(start), Offset(end))
+
+    def may_lie_between(self, after_us: int | None, before_us: int | None) -> bool:
+        """Whether the bounds that are times allow a hole between messages stored at these times.
+
+        Both are µs since 1970; None if there is no such message.
+        """
+        is_early = isinstance(self.start, datetime) and before_us is not None and before_us < _micros(self.start)
+        is_late = isinstance(self.end, datetime) and after_us is not None and after_us >= _micros(self.end)
+        return not is_early and not is_late
+
+
+def _bound(option: str, text: str | None) -> Bound:
+    if text is None:
+        return None
+    if text.isdecimal():
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{option} is not usable", expected="an offset, or a time like 2026-01-31T12:00:00Z", found=text
+        ) from error
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _micros(at: datetime) -> int:
+    return round(at.timestamp() * 1_000_000)

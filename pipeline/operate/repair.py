@@ -14,8 +14,7 @@ from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.display import size
 from pipeline.monitoring.run_state import check_free, runs_of
 from pipeline.monitoring.single_connection import alone_at
-from pipeline.operate.backfill import result_lines, run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted, result_lines, run_backfill
 from pipeline.spark.session import session_for
 from sinks.healing.repair import Repair, Repaired, WayBack
 from sinks.history.key_values import KeyedStateFollower

@@ -23,8 +23,7 @@ from pipeline.config.configuration import Config, parse
 from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.replicate import Job
-from pipeline.operate.backfill import run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted, run_backfill
 from sinks.healing.repair import Repair
 from sinks.state.log_table import LogTable
 from sources.dister.embedded.leader import EmbeddedLeader
