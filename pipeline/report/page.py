@@ -23,8 +23,7 @@ from plotly.utils import PlotlyJSONEncoder
 from pipeline.inspect.overview import Overview
 from pipeline.monitoring.display import count, moment
 from pipeline.report.drawing.now import ReportState, headlines_now, summary_now
-from pipeline.report.drawing.palette import for_dark_screens, style_rules
-from pipeline.report.drawing.plotting import with_marks
+from pipeline.report.drawing.plotting import for_dark_screens, style_rules, with_marks
 from pipeline.report.drawing.sections import sections
 from pipeline.report.drawing.wording import Headline, Level, headlines, summary
 from pipeline.report.facts import Facts

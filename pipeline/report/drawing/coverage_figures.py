@@ -14,8 +14,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from pipeline.monitoring.display import count, number
-from pipeline.report.drawing.palette import colour
-from pipeline.report.drawing.plotting import Drawn, Key, bar, on_axis, plain, rows_figure
+from pipeline.report.drawing.plotting import Drawn, Key, bar, colour, on_axis, plain, rows_figure
 from pipeline.report.drawing.wording import extent_of, headlines, time
 from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, ReportSubject, subjects
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.report.drawing.palette import SERIES
+from pipeline.report.drawing.plotting import SERIES
 from pipeline.report.facts import Commits, LogFacts, Timeline, subject_of
 from sinks.proof.completeness import connected
 from sinks.values.ledger_row import JOINED, STREAM
