@@ -4,14 +4,23 @@ The rows follow that commit (`sinks/books/follow_up_table.py`); the transaction 
 in the ledger. `Ledger` writes them, for all logs. `LedgerRows` is the ledger of one log: its rows are read by offset,
 taken out, or marked as deleted. To read all rows, `sinks/proof/whole_ledger.py` is quicker and needs no session, but
 has only the columns in `sinks.proof.completeness.COLUMNS`.
+
+Upkeep joins rows, but none across a kept **bound**. Retention and repair choose bounds of rows, take records out of the
+table log, and change the ledger afterwards. If rows were joined in between, a row would claim records that are gone. So
+they first commit their bounds to the ledger, in one domain. A join writes that domain, too: Kernel refuses the second
+of two commits that were built on the same version, so a join either came before, which is seen then, or heeds the
+bound. A bound stays after its repair, and costs a row there. Those that retention has passed are removed by the next
+join.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from operator import or_
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +28,6 @@ import pyarrow.dataset as pads
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
-from sinks.books.kept_bounds import BOUNDS_DOMAIN, bounds_in, text_of, with_kept
 from sinks.delta.actions import Partition
 from sinks.delta.commits import retrying
 from sinks.delta.data_file import DataFile
@@ -169,7 +177,7 @@ class LedgerRows:
     def keep_bounds(self, *bounds: Offset) -> bool:
         """Let no row be joined across `bounds` from now on. Returns whether no joined row reaches over one.
 
-        Called before records are taken out by the bounds of rows (`sinks/books/kept_bounds.py`). Raises ReplicaError.
+        Called before records are taken out by the bounds of rows (`sinks/books/ledger.py`). Raises ReplicaError.
         """
         retrying(self._refused)(self._keep_bounds, bounds)
         at = ((one, self.overlapping(OffsetRange(Offset(one - 1), Offset(one + 1)))) for one in bounds if one)
@@ -261,3 +269,32 @@ def _lies_in(wanted: OffsetRange) -> pc.Expression:
 def _has_some_there(file: StoredFile) -> bool:
     """Whether it may have a row without `deleted_at`, by its statistics."""
     return bool(file.statistics().get("nullCount", {}).get("deleted_at") != 0)
+
+
+BOUNDS_DOMAIN: Final = "logtwin/ledger/bounds"
+Bounds = Mapping[str, frozenset[Offset]]
+"""The bounds to keep, by the id of the log."""
+
+
+def bounds_in(text: str | None) -> Bounds:
+    """The bounds that the domain's `text` says; None before the first. Raises ValueError for what nobody wrote."""
+    said = {} if text is None else json.loads(text)
+    if not isinstance(said, dict) or not all(isinstance(one, list) for one in said.values()):
+        raise ValueError(f"the domain {BOUNDS_DOMAIN} is no map of lists: {text}")
+    return {name: frozenset(map(Offset, offsets)) for name, offsets in said.items()}
+
+
+def text_of(bounds: Bounds) -> str:
+    """The inverse of `bounds_in`."""
+    return json.dumps({name: sorted(offsets) for name, offsets in sorted(bounds.items()) if offsets})
+
+
+def with_kept(bounds: Bounds, log_id: LogId, kept: Iterable[Offset]) -> Bounds:
+    return {**bounds, str(log_id): bounds.get(str(log_id), frozenset()) | frozenset(kept)}
+
+
+def above(bounds: Bounds, fronts: Mapping[str, Offset]) -> Bounds:
+    """Without the bounds that no row can reach over: the log has none before its front."""
+    return {
+        name: frozenset(one for one in offsets if one > fronts.get(name, Offset(0))) for name, offsets in bounds.items()
+    }

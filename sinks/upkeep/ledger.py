@@ -4,7 +4,7 @@
                                (`sinks/upkeep/ledger_task.py`)                (`sinks/upkeep/ledger_exchange.py`)
 
 Only rows of the stream are joined, and not across what others need: a hole, a range that an incident tells of, a bound
-that a retention or a repair has chosen (`sinks/books/kept_bounds.py`), another epoch. Rows of a backfill, of a repair
+that a retention or a repair has chosen (`sinks/books/ledger.py`), another epoch. Rows of a backfill, of a repair
 and of deleted records stay as they are, because others ask which of them came when.
 
 The ledger covers the same ranges before and after, so nobody who reads it together with the log table has to know. The
@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.books.incidents import incidents_of, logs_with_incidents
-from sinks.books.kept_bounds import BOUNDS_DOMAIN, Bounds, above, bounds_in, text_of
+from sinks.books.ledger import BOUNDS_DOMAIN, Bounds, above, bounds_in, text_of
 from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile, may_hold
 from sinks.delta.data_file import bounds as bounds_of
