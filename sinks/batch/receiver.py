@@ -1,10 +1,10 @@
-"""Takes what a master sends of one split, piece by piece, and says what became of it. Runs in tasks.
+"""Takes what a master sends of one split, piece by piece, and reports it. Runs in tasks.
 
 The split that begins at the position is read from one record earlier, the link: this proves, on the very connection
 that brings the batch, that the batch continues what is committed. That record is not written again.
 
 An error is part of the report, so that it affects one log only; if a retry can help, the next batch asks again. What
-was read before a place that is damaged or lost is written and reported, as is what was read before the time was up.
+was read before a damaged or lost range is written and reported, as is what was read before the time was up.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class LogWriter:
 class Receiver:
     """Receives one split of a log, whose rows go into `shared`, or without it into a file of its own.
 
-    Use as a context manager: leaving it by an exception removes every file of its own. `wanted` is what `log`'s reader
-    is to read next for it; None if nothing is.
+    Use as a context manager: leaving it by an exception removes every file of its own. `wanted` is the range that
+    `log`'s reader has to read next for it, None if there is none.
     """
 
     def __init__(self, log: LogWriter, planned: PlannedSplit, shared: SharedFile | None) -> None:
@@ -88,7 +88,7 @@ class Receiver:
         self._open.__exit__(kind, error, at)
 
     def take(self, come: Chunk | Damage | Ended) -> None:
-        """Take what has come of `wanted`, in its order. An error is put in the report; nothing is taken after that.
+        """Take the next piece of `wanted`. An error goes into the report, and later pieces are ignored.
 
         Raises OSError or ArrowException if the tables' storage fails.
         """
@@ -109,7 +109,7 @@ class Receiver:
         return self._report()
 
     def _begin(self, shared: SharedFile | None) -> None:
-        """Ask for what of the split lies above the position: for nothing if no record starts there."""
+        """Ask for the part of the split above the position; for nothing if it has none."""
         log, master = self.log, self.log.master
         new = new_part(self._planned.batch, log.position)
         owned = clip(self._planned.owned, new)
