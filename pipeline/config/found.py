@@ -36,6 +36,7 @@ from sources.side_by_side import side_by_side
 log = logging.getLogger(__name__)
 
 Options = TypeVar("Options", ReadOptions, ReplicatedTopicOptions)
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +167,6 @@ def _logs_held(warehouse: str) -> dict[LogId, bool]:
     domains = {} if version is None else version.domains()
     states = {log_id: state_in(domains.get, log_id) for log_id in logs_in(domains)}
     return {log_id: state is not None and state.offset is not None for log_id, state in states.items()}
-
-
-_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,24 @@ from sources.offsets import LogId
 from sources.options import EARLIEST, LATEST, ReadOptions, addresses, known_keys, parse_options
 from sources.rocketmq.discovery import BrokerCluster
 
+_CLUSTER_BY: Final = ("cluster", "include", "exclude")
+_OF_ONE: Final = ("id", "master", "remoting", "path")
+_OF_DISTER: Final = ("peers", "max_entries_per_trigger", "check_and_fix")
+CLUSTER_KEYS: Final = (*_CLUSTER_BY, *(key for key in ReadOptions.model_fields if key not in (*_OF_ONE, *_OF_DISTER)))
+_ANY_BROKER: Final = "rocketmq/any"  # stands for a log where only a pattern is known
+TOPICS_BY: Final = ("id", "cluster", "topics", "pattern", "exclude")
+NOT_IN_A_TABLE: Final = {
+    "shard": "logtwin replicate --shard takes a share of all that the configuration names",
+    "ending_offset": "a replica has no end; logtwin replicate --available-now ends where the topic does",
+}
+TABLE_KEYS: Final = (
+    *TOPICS_BY,
+    *(key for key in ReplicatedTopicOptions.model_fields if key not in (*TOPICS_BY, *NOT_IN_A_TABLE)),
+)
+Topics: TypeAlias = Named[ReplicatedTopicOptions] | TopicPattern
+"""One ``[[topics]]`` table."""
+_ANY_TOPIC: Final = "any"  # stands for a topic where only a pattern is known
+
 
 @contextmanager
 def at(where: str) -> Iterator[None]:
@@ -63,14 +81,6 @@ def name_pattern(given: Mapping[str, object], include: str) -> NamePattern:
         except ValueError as error:
             raise ConfigurationError(f"{key} is not usable", expected=error) from error
     return NamePattern(include=found.get(include, (".*",)), exclude=found.get("exclude", ()))
-
-
-_CLUSTER_BY: Final = ("cluster", "include", "exclude")
-_OF_ONE: Final = ("id", "master", "remoting", "path")
-_OF_DISTER: Final = ("peers", "max_entries_per_trigger", "check_and_fix")
-CLUSTER_KEYS: Final = (*_CLUSTER_BY, *(key for key in ReadOptions.model_fields if key not in (*_OF_ONE, *_OF_DISTER)))
-
-_ANY_BROKER: Final = "rocketmq/any"  # stands for a log where only a pattern is known
 
 
 def parsed_cluster(given: Mapping[str, Any], *, where: str) -> BrokerCluster:
@@ -106,22 +116,6 @@ def parsed_cluster(given: Mapping[str, Any], *, where: str) -> BrokerCluster:
             options=options.model_copy(update={"name_server": None}) if options.controllers else options,
             security=remoting_security(options),
         )
-
-
-TOPICS_BY: Final = ("id", "cluster", "topics", "pattern", "exclude")
-NOT_IN_A_TABLE: Final = {
-    "shard": "logtwin replicate --shard takes a share of all that the configuration names",
-    "ending_offset": "a replica has no end; logtwin replicate --available-now ends where the topic does",
-}
-TABLE_KEYS: Final = (
-    *TOPICS_BY,
-    *(key for key in ReplicatedTopicOptions.model_fields if key not in (*TOPICS_BY, *NOT_IN_A_TABLE)),
-)
-
-Topics: TypeAlias = Named[ReplicatedTopicOptions] | TopicPattern
-"""One ``[[topics]]`` table."""
-
-_ANY_TOPIC: Final = "any"  # stands for a topic where only a pattern is known
 
 
 def parsed_topics(given: Mapping[str, Any], *, where: str) -> Topics:

@@ -41,6 +41,19 @@ from sinks.views.definition import named_in
 from sinks.views.registration import register
 from sources.errors import LogtwinError
 
+S3: Final = "s3"
+"""Stands for an S3 server that the demo starts, in place of a folder. A folder of that name is ``./s3``."""
+_JOB: Final = """\
+# The warehouse of the demo that runs, as any job says it. The server takes any keys.
+warehouse = "s3://{server.bucket}/warehouse"
+
+[storage]
+endpoint = "{server.endpoint}"
+access_key = "file:{folder}/access_key"
+secret_key = "file:{folder}/secret_key"
+"""
+_LEFT: Final = "demo.toml"
+
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
@@ -171,23 +184,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) else f"{value:%Y-%m-%d %H:%M:%S}"
-
-
-S3: Final = "s3"
-"""Stands for an S3 server that the demo starts, in place of a folder. A folder of that name is ``./s3``."""
-
-_JOB: Final = """\
-# The warehouse of the demo that runs, as any job says it. The server takes any keys.
-warehouse = "s3://{server.bucket}/warehouse"
-
-[storage]
-endpoint = "{server.endpoint}"
-access_key = "file:{folder}/access_key"
-secret_key = "file:{folder}/secret_key"
-"""
-
-
-_LEFT: Final = "demo.toml"
 
 
 def demo_job(settings: Config, **job: Any) -> Config:

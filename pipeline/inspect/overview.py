@@ -25,6 +25,9 @@ from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.shards import Shard
 
+_MOST_NAMED = 3
+_NAMED: Final = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
@@ -67,9 +70,6 @@ def overview(given: Config) -> Overview:
         upkeep_every_s=config.maintain.every_s,
         unconfigured=unconfigured(config),
     )
-
-
-_MOST_NAMED = 3
 
 
 def live_jobs(runs: Sequence[Run], now: datetime) -> list[Run]:
@@ -117,9 +117,6 @@ def _waits(one: Run) -> str:
     each = [f"{log_id} (held by {who})" for log_id, who in sorted(one.waits_for.items())]
     rest = f" and {len(each) - _MOST_NAMED} more" if each[_MOST_NAMED:] else ""
     return f"; waits for {', '.join(each[:_MOST_NAMED])}{rest}"
-
-
-_NAMED: Final = 5
 
 
 def unconfigured(config: Config) -> tuple[str, ...]:

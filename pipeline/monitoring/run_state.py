@@ -38,6 +38,7 @@ from sources.side_by_side import side_by_side
 
 PUBLISH_EVERY_S: Final = 5.0
 FRESH_S: Final = 15.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,9 +262,6 @@ def is_gone(pid: int) -> bool:
     with suppress(OSError):  # not Linux, or hidden
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     return False
-
-
-log = logging.getLogger(__name__)
 
 
 class RunFile:

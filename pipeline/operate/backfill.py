@@ -42,6 +42,7 @@ from sources.offsets import END, LogId, Offset, OffsetRange
 
 log = logging.getLogger(__name__)
 _NOTE = "logtwin backfill: every record of the range is in the table"
+Bound = int | datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,9 +245,6 @@ def _heal(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) -> tup
 
 def _is_backfilled(ledger: LedgerRows, place: OffsetRange, since_us: int) -> bool:
     return any(row.origin == BACKFILL and row.committed_at >= since_us for row in ledger.overlapping(place))
-
-
-Bound = int | datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ _HOLES_SHOWN: Final = 20
 
 OnWritten = Callable[[int], None]
 """Receives the number of bytes just written, as `size_bytes` of a rebuild counts them."""
+_PIECE_BYTES: Final = 64 * 1024 * 1024
+_BLANK_COLUMNS: Final = ("offset", "size", "kind")
 
 
 def holed(log_id: LogId, missing: Sequence[OffsetRange], expected: str, with_zero_holes: str) -> ReplicaError:
@@ -69,10 +71,6 @@ def opened(
     if not partitions:
         raise nothing(LogId.parse(log), config.warehouse, to="rebuild")
     return TopicRebuild(spark, config.warehouse, partitions, with_epochs=with_epochs)
-
-
-_PIECE_BYTES: Final = 64 * 1024 * 1024
-_BLANK_COLUMNS: Final = ("offset", "size", "kind")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,10 @@ from typing import Final, TypeVar
 from pipeline.inspect.typed_status import TypedStatus
 from sources.offsets import LogId, topic_and_number
 
+_TOPICS: Final = "kafka/"
+_PARTS: Final = 4  # of a partition's id: kafka/<cluster>/<topic>/<number>; the id of a topic has no number
+_Value = TypeVar("_Value", int, float, datetime)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
@@ -251,12 +255,6 @@ class Facts:
     upkeep: str | None = None
     has_metadata: bool = False
     unconfigured: tuple[str, ...] = ()
-
-
-_TOPICS: Final = "kafka/"
-_PARTS: Final = 4  # of a partition's id: kafka/<cluster>/<topic>/<number>; the id of a topic has no number
-
-_Value = TypeVar("_Value", int, float, datetime)
 
 
 @dataclass(frozen=True, slots=True)

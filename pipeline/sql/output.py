@@ -21,6 +21,11 @@ from sources.errors import ConfigurationError
 from sources.visible import visible
 
 Format = Literal["table", "csv", "json", "parquet"]
+_GAP: Final = "  "
+_NULL: Final = "NULL"
+_MORE: Final = "…"
+_NARROWEST: Final = 8
+"""A text that is cut has so many characters at least."""
 
 
 @contextmanager
@@ -83,13 +88,6 @@ def replacing(output: Path) -> Iterator[BinaryIO]:
         part.replace(output)
     finally:
         part.unlink(missing_ok=True)
-
-
-_GAP: Final = "  "
-_NULL: Final = "NULL"
-_MORE: Final = "…"
-_NARROWEST: Final = 8
-"""A text that is cut has so many characters at least."""
 
 
 @dataclass(frozen=True, slots=True)

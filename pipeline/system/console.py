@@ -30,6 +30,10 @@ from sources.offsets import LogId
 from sources.visible import visible
 
 FACTS: Final = "facts"
+WIDE: Final = 240
+"""The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""
+_JVM_ENDS_WITHIN_S: Final = 2.0
+log = logging.getLogger(__name__)
 
 
 def _moment(record: logging.LogRecord) -> str:
@@ -65,13 +69,6 @@ def facts_of(record: logging.LogRecord) -> dict[str, Any]:
     else:
         facts["log"] = next((str(one) for one in given if isinstance(one, LogId)), None)
     return facts | getattr(record, FACTS, {})
-
-
-WIDE: Final = 240
-"""The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""
-_JVM_ENDS_WITHIN_S: Final = 2.0
-
-log = logging.getLogger(__name__)
 
 
 class _Visible(Console):

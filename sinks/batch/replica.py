@@ -43,6 +43,7 @@ MOST_PATIENCE_S = 30.0
 
 MOST_IN_GROUP_S = 8.0
 """The longest wait of a log that cannot be read alone and holds up its group: from the group's own patience up."""
+_log = logging.getLogger(__name__)
 
 
 class Replica:
@@ -186,9 +187,6 @@ class Replica:
         if self._state is None:
             raise ReplicaError("the replica is not open", log=self.log_id, hint="Open it first (open_together).")
         return self._state
-
-
-_log = logging.getLogger(__name__)
 
 
 def open_together(replicas: Sequence[Replica], beginnings: Sequence[Beginning] = ()) -> Sequence[LogId]:

@@ -43,6 +43,12 @@ from sources.offsets import LogId, Offset, OffsetRange, Position
 from sources.records import TIMESTAMP
 
 _WENT_BACK = "An entry of its Delta log was lost, or an older copy was restored."
+_SCHEMA = LEDGER.schema.remove_metadata()
+_IN_NUMBERS = in_numbers(_SCHEMA)
+_IS_THERE = pc.field("deleted_at").is_null()
+BOUNDS_DOMAIN: Final = "logtwin/ledger/bounds"
+Bounds = Mapping[str, frozenset[Offset]]
+"""The bounds to keep, by the id of the log."""
 
 
 def app_id(position: Position) -> str:
@@ -113,11 +119,6 @@ class Ledger:
 
 def _of(log_id: LogId, epoch: int, rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
     return [LedgerEntry(log_id, epoch, row) for row in rows]
-
-
-_SCHEMA = LEDGER.schema.remove_metadata()
-_IN_NUMBERS = in_numbers(_SCHEMA)
-_IS_THERE = pc.field("deleted_at").is_null()
 
 
 class LedgerRows:
@@ -269,11 +270,6 @@ def _lies_in(wanted: OffsetRange) -> pc.Expression:
 def _has_some_there(file: StoredFile) -> bool:
     """Whether it may have a row without `deleted_at`, by its statistics."""
     return bool(file.statistics().get("nullCount", {}).get("deleted_at") != 0)
-
-
-BOUNDS_DOMAIN: Final = "logtwin/ledger/bounds"
-Bounds = Mapping[str, frozenset[Offset]]
-"""The bounds to keep, by the id of the log."""
 
 
 def bounds_in(text: str | None) -> Bounds:

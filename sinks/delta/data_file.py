@@ -26,6 +26,10 @@ import pyarrow.compute as pc
 
 from sources.instant import instant
 
+MAX_STRING_CHARS = 32
+GREATEST_CHARACTER = "\U0010ffff"
+_WHOLE = ("log_id",)
+
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -36,11 +40,6 @@ class DataFile:
     modified_ms: int
     records: int
     statistics: str  # JSON of an add action's `stats`
-
-
-MAX_STRING_CHARS = 32
-GREATEST_CHARACTER = "\U0010ffff"
-_WHOLE = ("log_id",)
 
 
 @dataclass(slots=True)

@@ -47,6 +47,9 @@ from sources.errors import CoverageError, LogtwinError, Rewritten
 from sources.master import MasterLog, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange
 
+_FIRST_LOOK_BYTES = 1 << 16
+SOURCE_HINT = "This is another log, or the master's log was rewritten since: check the path, or the address."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilledRange:
@@ -166,10 +169,6 @@ def settle_holes(ledger: Ledger, rows: LedgerRows, table: LogTable, held: Held) 
         rows.take_out_of(lambda: table.read().holes.taken_out)
     if held.holes.front:
         rows.set_deleted(lambda: table.read().holes.forgotten, datetime.now(UTC))
-
-
-_FIRST_LOOK_BYTES = 1 << 16
-SOURCE_HINT = "This is another log, or the master's log was rewritten since: check the path, or the address."
 
 
 @dataclass(frozen=True, slots=True)

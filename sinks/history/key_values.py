@@ -56,6 +56,7 @@ from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _SCHEMA = KEY_VALUES.schema.remove_metadata()
 _ROWS_AT_ONCE = 16_384
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +213,6 @@ def _with_constants(entries: pa.RecordBatch, values: Mapping[str, str | int]) ->
         for field in _SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-
-
-_log = logging.getLogger(__name__)
 
 
 class KeyedStateFollower:

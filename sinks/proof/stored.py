@@ -37,6 +37,7 @@ from sources.offsets import END, LogId, Offset, OffsetRange
 _OFFSET = "offset"
 _ANYWHERE = OffsetRange(Offset(0), END)
 _ROWS_AT_ONCE = 16_384
+_AT_ONCE_BYTES = 64 * 1024 * 1024  # of the master's log: rows of it are sorted in memory where OPTIMIZE mixed them
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +201,6 @@ class RowsInOrder:
     def _next(self) -> pa.RecordBatch | None:
         batch, self._rest = self._rest, None
         return next(self._batches, None) if batch is None else batch
-
-
-_AT_ONCE_BYTES = 64 * 1024 * 1024  # of the master's log: rows of it are sorted in memory where OPTIMIZE mixed them
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ _ORDERS = ("offset", "start", "valid_to")
 _GROUPS_A_COMMIT = 16  # the most work that a conflict or a kill can throw away
 _READ_AGAIN_S = 30.0
 _log = logging.getLogger(__name__)
+_ROWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +244,6 @@ def _tally(part: Sequence[Group], written: Sequence[DataFile] = ()) -> Compactio
     files = [one for group in part for one in group]
     size_bytes = sum(one.size_bytes for one in files)
     return Compaction(len(files), len(part), size_bytes, sum(file.size_bytes for file in written))
-
-
-_ROWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True)

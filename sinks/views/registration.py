@@ -35,6 +35,8 @@ from sources.errors import ConfigurationError, ReplicaError
 
 _OF_LOGS: Final = (LOG.name, KAFKA_LOG.name)
 _KEEPS_PLANS: Final = "spark.sql.legacy.storeAnalyzedPlanForView"
+_MARK: Final = "logtwin.warehouse"
+_MADE: Final = "logtwin.statement"
 
 
 def register(
@@ -185,10 +187,6 @@ def _newest_version(spark: SparkSession, path: str) -> int | None:
         )
     version = int(delta_log.forTableWithSnapshot(spark._jsparkSession, path)._2().version())
     return None if version < 0 else version
-
-
-_MARK: Final = "logtwin.warehouse"
-_MADE: Final = "logtwin.statement"
 
 
 class Catalog:

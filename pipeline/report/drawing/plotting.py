@@ -42,6 +42,14 @@ PALETTE: Final = {
 """Name -> (light, dark)."""
 
 SERIES: Final = tuple(name for name in PALETTE if name.startswith("series-"))
+NAME_LENGTH: Final = 34
+"""Characters of a name beside a value, where both have a line."""
+_LINE_LENGTH: Final = 44
+"""Characters that fit into a line on a phone."""
+_ROW_PX: Final = 42
+_AXIS_PX: Final = 44
+"""The height of an axis of time, whose labels have two lines."""
+_BAR: Final = 0.3
 
 
 def colour(name: str) -> str:
@@ -59,16 +67,6 @@ def style_rules() -> str:
     light = "".join(f"--{name}:{one};" for name, (one, _) in PALETTE.items())
     dark = "".join(f"--{name}:{one};" for name, (_, one) in PALETTE.items())
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
-
-
-NAME_LENGTH: Final = 34
-"""Characters of a name beside a value, where both have a line."""
-_LINE_LENGTH: Final = 44
-"""Characters that fit into a line on a phone."""
-_ROW_PX: Final = 42
-_AXIS_PX: Final = 44
-"""The height of an axis of time, whose labels have two lines."""
-_BAR: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
