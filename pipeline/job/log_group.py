@@ -89,7 +89,7 @@ class LogGroup:
         self._in_query: dict[str, int] = {}  # with available_now: the turn of each log that the query reads to its end
 
     def add(self, added: Sequence[Replication]) -> None:
-        """Add members while the query runs. Raises LogtwinError if the planner cannot be told; then they are none."""
+        """Add members while the query runs. Raises LogtwinError, and adds none, if the planner cannot be told."""
         members = {**self._members, **{one.id: one for one in added}}
         try:
             masters.write(self._masters, [one.options for one in members.values()])
@@ -170,7 +170,7 @@ class LogGroup:
                 one.end()
 
     def _note(self, error: LogtwinError) -> None:
-        """Note `error`, which kept all members from being read, for each of them."""
+        """Note for each member the `error` that kept all of them from being read."""
         for one in self._read():
             one.note(error.of(one.id))
 

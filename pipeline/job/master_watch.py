@@ -77,7 +77,7 @@ class MasterWatch:
         return None if self._view is None else self._view.confirmed
 
     def begin(self, held: Mapping[str, OffsetRange], position: Offset | None, now_s: float) -> None:
-        """Note that the master was asked, and holds `held` and no other log; `position` is what is committed of it."""
+        """Note the bounds `held` of all the master's logs; `position` is what is committed of them."""
         self._held = {}
         self._sighted_s = 0.0
         if self._views is not None and not self._view_due_s:
@@ -85,7 +85,7 @@ class MasterWatch:
         self.hear(held, position, now_s)
 
     def hear(self, held: Mapping[str, OffsetRange], position: Offset | None, now_s: float) -> None:
-        """Note that the master holds `held` now, of some of its logs. Cheap if that is known."""
+        """Note the bounds `held` that some of the master's logs have now. Cheap if they are known."""
         found = {**self._held, **held}
         if not held or (found == self._held and now_s < self._sighted_s + SIGHT_EVERY_S):
             return
@@ -99,7 +99,7 @@ class MasterWatch:
         return self._look is not None and now_s >= self._view_due_s
 
     def poll(self, now_s: float) -> None:
-        """Ask for a view if that is due. If the master cannot answer, that is the planner's to report."""
+        """Ask for a view if that is due. If the master cannot answer, the planner reports it."""
         if self._look is None or not self.is_due(now_s):
             return
         self._view_due_s = now_s + VIEW_EVERY_S
@@ -132,7 +132,7 @@ def until_loss(
     *,
     growth_bytes_per_s: float | None,
 ) -> UntilLoss | None:
-    """`Retention.until_loss` of a master that holds `bounds`, now.
+    """Return `Retention.until_loss` of a master with `bounds`, now.
 
     The age of what is not committed yet compares the master's clock, by which it was stored, with ours.
     """
@@ -149,7 +149,7 @@ def _sum(held: Mapping[str, OffsetRange]) -> OffsetRange:
 
 
 def reached(position: Offset | None, bounds: OffsetRange) -> Offset:
-    """The first offset that is not committed; for a replica that holds nothing yet, the first that the master holds."""
+    """The first offset that is not committed; for an empty replica, the master's minimum."""
     return bounds.start if position is None else position
 
 
@@ -172,7 +172,7 @@ class MasterHistory:
     sightings: tuple[EndSeen, ...] = ()
 
     def seen(self, at_s: float, maximum: Offset, reached: Offset) -> MasterHistory:
-        """A history with one more sighting, without those that a replica at `reached` no longer needs."""
+        """Return the history with one more sighting, without those that a replica at `reached` no longer needs."""
         if self.sightings and maximum < self.sightings[-1].maximum:
             return MasterHistory((EndSeen(at_s, maximum),))  # it lost its tail, or is another one: a new history
         needed_from_s = min(at_s - WINDOW_S, self._first_beyond(reached, at_s))

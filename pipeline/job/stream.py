@@ -110,7 +110,7 @@ class Stream:
         return self._query is not None and not self._query.isActive
 
     def end(self) -> LogtwinError | None:
-        """Take leave of a query that has ended. Returns its error; None if it was stopped or read everything."""
+        """Forget a query that has ended. Returns its error; None if it was stopped or read everything."""
         query, self._query = self._query, None
         failure = None if query is None else query.exception()
         return None if failure is None else error_of(failure, self._name)

@@ -99,7 +99,7 @@ class TypedTables:
             self._thread.start()
 
     def look_soon(self) -> None:
-        """Tell it that a log table has a new commit. From any thread."""
+        """Look for new commits of the log tables soon. From any thread."""
         self._news.set()
 
     def bring(self, is_wanted: Callable[[], bool]) -> list[LogtwinError]:
@@ -158,7 +158,7 @@ class TypedTables:
                 one.wanted, one.follower, one.anew = wanted, self._follower(wanted), None
 
     def _find(self) -> bool:
-        """Follow the tables that were found since. Returns whether there are any."""
+        """Follow tables that were found since the last call. Returns whether there are any."""
         if not self._finds:
             return False
         self._find_at_s = time.monotonic() + _FIND_S
@@ -228,7 +228,7 @@ class TypedTables:
         return False
 
     def _tell_unmatched(self, one: _Table) -> None:
-        """Say once of which topics no message has come, now that the table has seen all that its logs have."""
+        """Log once the topics without a message, once the table has seen all of its logs."""
         before, one.unmatched = one.unmatched, one.follower.unmatched
         if one.unmatched and one.unmatched != before:
             log.warning(

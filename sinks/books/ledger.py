@@ -68,7 +68,7 @@ class Ledger:
         self._table = FollowingTable(spark, LEDGER, path)
 
     def check_below(self, positions: Iterable[Position]) -> None:
-        """Raises ReplicaError if the ledger is above one of `positions`: then the table log went back."""
+        """Raise ReplicaError if the ledger is above one of `positions`: then the table log went back."""
         wanted = {app_id(position): position for position in positions}
         for app, found in self._table.versions(wanted).items():
             position = wanted[app]
@@ -236,7 +236,7 @@ class LedgerRows:
         return sum(count for _, count in owing)
 
     def _deleted(self, file: StoredFile, rows: RowSelection, at: datetime) -> DataFile:
-        """The file anew, with `deleted_at` in those of its rows that are among `rows`."""
+        """Write the file anew, with `deleted_at` set in those of its rows that are among `rows`."""
         column = _SCHEMA.get_field_index("deleted_at")
         with FileWriter(LEDGER, self._table.path, new_name(rows.start)) as writer:
             for batch in self._rows_of(file, _SCHEMA.names):
@@ -268,12 +268,12 @@ def _lies_in(wanted: OffsetRange) -> pc.Expression:
 
 
 def _has_some_there(file: StoredFile) -> bool:
-    """Whether it may have a row without `deleted_at`, by its statistics."""
+    """Whether the file may have a row without `deleted_at`, by its statistics."""
     return bool(file.statistics().get("nullCount", {}).get("deleted_at") != 0)
 
 
 def bounds_in(text: str | None) -> Bounds:
-    """The bounds that the domain's `text` says; None before the first. Raises ValueError for what nobody wrote."""
+    """Parse the bounds in the domain's `text`, None before the first. Raises ValueError if no version wrote it."""
     said = {} if text is None else json.loads(text)
     if not isinstance(said, dict) or not all(isinstance(one, list) for one in said.values()):
         raise ValueError(f"the domain {BOUNDS_DOMAIN} is no map of lists: {text}")
@@ -290,7 +290,7 @@ def with_kept(bounds: Bounds, log_id: LogId, kept: Iterable[Offset]) -> Bounds:
 
 
 def above(bounds: Bounds, fronts: Mapping[str, Offset]) -> Bounds:
-    """Without the bounds that no row can reach over: the log has none before its front."""
+    """Leave out bounds that no row can reach over: a log has no rows before its front."""
     return {
         name: frozenset(one for one in offsets if one > fronts.get(name, Offset(0))) for name, offsets in bounds.items()
     }

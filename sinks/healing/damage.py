@@ -133,7 +133,7 @@ class DamageSearch:
         return [self.log_id, *others] if is_mine else others
 
     def _lacking(self, log_id: LogId, wanted: OffsetRange, lost: Collection[str]) -> list[LedgerRow]:
-        """The rows of a log's ledger in `wanted` whose records are not all in the other readable files."""
+        """Find the rows of a log's ledger in `wanted` whose records are not all in the other readable files."""
         books = self.books(log_id)
         rows = [row for row in books.ledger.overlapping(wanted) if not books.held.holes.hold(row.range)]
         found: list[LedgerRow] = []

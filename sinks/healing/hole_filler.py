@@ -153,7 +153,7 @@ class HoleFiller:
 
 
 def _reaching_over(free: OffsetRange | None, rows: list[LedgerRow]) -> list[LedgerRow]:
-    """`rows`, with the last one extended over the `free` ids if these follow it."""
+    """Extend the last of `rows` over the `free` ids if these follow it."""
     if free is None or not rows or rows[-1].end != free.start:
         return rows
     return [*rows[:-1], replace(rows[-1], end=free.end)]

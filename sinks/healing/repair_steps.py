@@ -163,7 +163,7 @@ class RepairSteps:
         self._follow()
 
     def _keep_bounds(self, damage: FoundDamage) -> None:
-        """Raises ReplicaError if rows of the ledger that are taken out were joined with others since."""
+        """Raise ReplicaError if rows of the ledger that are taken out were joined with others since."""
         for taken in damage.of_each:
             edges = [edge for one in taken.ranges for edge in (one.start, one.end)]
             if edges and not LedgerRows(self._spark, self._warehouse, taken.log_id).keep_bounds(*edges):

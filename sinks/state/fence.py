@@ -31,7 +31,7 @@ TAKEN_OVER_HINT = (
 
 
 def this_writer() -> Writer:
-    """This process, as a writer that nobody was before: a run of its own."""
+    """Return this process as a new writer: a run of its own."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return Writer(run=new_id(), host=socket.gethostname(), pid=os.getpid(), since=since)
 
@@ -80,7 +80,7 @@ def position_app(log_id: LogId, state: LogState | None) -> str:
 
 
 def checked(log_id: LogId, state: LogState | None, transaction: int | None) -> LogState | None:
-    """`state`, if its offset is that `transaction` version of the table. Raises ReplicaError."""
+    """Return `state` if its offset equals the `transaction` version of the table. Raises ReplicaError."""
     offset = None if state is None else state.offset
     if transaction != offset:
         raise contradiction(
@@ -109,12 +109,12 @@ def holes_in(text_of: Callable[[str], str | None], log_id: LogId, state: LogStat
 
 
 def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
-    """`holes_in` of that version."""
+    """Read the log's holes at a version of the table."""
     return holes_in(version.domain, log_id, state)
 
 
 def refuse_repair(log_id: LogId, state: LogState | None) -> None:
-    """Raises RepairPending where a repair was begun and not brought to its end."""
+    """Raise RepairPending if a repair was begun and not finished."""
     if state is not None and state.repair is not None:
         found = state.repair.found
         is_failed_over = found is not None and found.condition is Condition.FAILED_OVER

@@ -130,7 +130,7 @@ class LogState:
     is_in_one_piece: bool = field(default=False, compare=False)
 
     def domains(self, log_id: LogId, before: LogState | None) -> dict[str, str]:
-        """The metadata to write where the table says what stood `before`: None, or a fresh state, if it says nothing.
+        """The metadata to write over the state `before`, which is None, or a fresh state, if the table has none.
 
         By domain, as JSON.
         """
@@ -144,7 +144,7 @@ class LogState:
 
     @classmethod
     def of_domains(cls, log_id: LogId, text_of: Callable[[str], str | None]) -> LogState | None:
-        """The inverse of `domains`, given the text of each domain; None where they say nothing of the log.
+        """The inverse of `domains`, given the text of each domain; None if they have no state of the log.
 
         Raises KeyError, TypeError or ValueError for what no version wrote.
         """

@@ -79,7 +79,7 @@ class LogTable:
         return claim.states[self.log_id]
 
     def mark(self, held: Held, state: LogState) -> None:
-        """Say `state`, at the same position, instead of what `held` says.
+        """Replace the state that `held` has by `state`, at the same position.
 
         Raises TakenOver where it is not as `held` says any more; nothing of it is in the table then.
 
@@ -116,7 +116,7 @@ class LogTable:
     def _move(
         self, held: Held, state: LogState, holes: Callable[[Held], dict[str, str]], taking: TakingOut | None = None
     ) -> None:
-        """Say `state` instead of what `held` says, `holes` with it, and take rows out, all in one commit.
+        """Replace the state that `held` has by `state`, write `holes`, and take rows out, all in one commit.
 
         `holes` gives the metadata to be written on the version that it is given. Raises TakenOver where the log is not
         as `held` says any more; nothing of it is in the table then.
@@ -203,7 +203,7 @@ class LogTable:
         return None if state.offset is None else Position(self.log_id, state.epoch, state.offset)
 
     def held_by(self, writer: Writer) -> tuple[Held, LogState]:
-        """The newest version, and its state, which `writer` has to own. Raises TakenOver."""
+        """Read the newest version, and its state, which `writer` has to own. Raises TakenOver."""
         held = self.read()
         return held, owned_by(writer, self.log_id, held.state)
 

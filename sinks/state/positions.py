@@ -44,7 +44,7 @@ class Move:
 
     @property
     def transaction(self) -> tuple[str, int]:
-        """The application whose transaction version says the same, and that version."""
+        """The application whose transaction version equals the new position, and that version."""
         end = self.range.end
         return Position(self.log_id, self.to.epoch, end).app_id, end
 
@@ -93,12 +93,12 @@ class Positions:
         return self._table.existing()
 
     def to_commit_on(self) -> Snapshot:
-        """The newest version, or one that `commit` finds out to be none. Raises ReplicaError."""
+        """Return the version that is believed to be the newest: `commit` finds out. Raises ReplicaError."""
         return self._table.existing(to_commit=True)
 
     def lost(self, on: Snapshot, held: Mapping[LogId, LogState]) -> dict[LogId, LogtwinError]:
-        """Which logs are not as this run left them, as far as version `on` says: TakenOver, or ReplicaError where
-        nobody can read what it says of a log.
+        """Return an error for each log that is not as this run left it at version `on`: TakenOver, or ReplicaError if
+        the state cannot be read.
         """
         found = self._chain.values(on.version, held, lambda asked: _said(on, asked))
         others = {log: said for log, said in found.items() if said != held[log]}
@@ -115,7 +115,7 @@ class Positions:
         return {log: checked(log, state, versions[apps[log]]) for log, state in states.items()}
 
     def held_by(self, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
-        """The states at version `on`, all of which `writer` has to own. Raises TakenOver."""
+        """Read the states at version `on`, all of which `writer` has to own. Raises TakenOver."""
         return {log: owned_by(writer, log, state) for log, state in self.found(on, logs).items()}
 
     def claim(
@@ -229,7 +229,7 @@ def _states(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]
 
 
 def owned_by(writer: Writer, log_id: LogId, state: LogState | None) -> LogState:
-    """`state`, which `writer` has to own. Raises TakenOver."""
+    """Return `state` if `writer` owns it. Raises TakenOver."""
     if state is None or state.writer != writer:
         raise taken_over(log_id, writer, state)
     return state

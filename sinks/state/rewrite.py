@@ -113,7 +113,7 @@ class TakingOut:
         self._exchange = Exchange()
 
     def on(self, snapshot: Snapshot) -> Exchange:
-        """The exchange to commit on `snapshot`. Raises ReplicaError naming a file that cannot be read."""
+        """Prepare the exchange to commit on `snapshot`. Raises ReplicaError naming a file that cannot be read."""
         files = self._rows.files(self._table, snapshot)
         paths = frozenset(file.path for file in files)
         self._check_lost(paths)
