@@ -35,7 +35,7 @@ class SetAside:
         self._tries: Counter[str] = Counter()
 
     def note(self, log_id: str, error: LogtwinError) -> bool:
-        """Note an `error` that keeps this partition alone from being read. Returns False, and notes nothing, for others."""
+        """Note an `error` that keeps this partition alone from being read. Returns whether it is such an error."""
         is_its_own = not isinstance(error, OF_ALL)
         if is_its_own:
             self._noted = {**self._noted, log_id: error}

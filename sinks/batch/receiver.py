@@ -135,7 +135,7 @@ class Receiver:
         return behind(link, piece, self.log.master.lengths)
 
     def _end(self, files: SplitFiles, error: Exception | None) -> None:
-        """All that will come has come."""
+        """Finish the split: no more pieces come."""
         if self._link is not None:
             if isinstance(error, BelowMinimum):  # the master's retention has deleted the record: it cannot be compared
                 self._link = None

@@ -81,11 +81,11 @@ class Replica:
             prove_master(master, state.offset, state.link, lambda: self._ranges(state))
 
     def report(self, incident: Incident) -> None:
-        """Put on record what was found and is not passed. Raises ReplicaError."""
+        """Record an incident that is not passed. Raises ReplicaError."""
         IncidentsTable(self.spark, self.warehouse, self.log_id).record(self.opened().epoch, [incident])
 
     def position(self) -> Offset | None:
-        """Up to where this run has committed, or found committed when it opened."""
+        """The position that this run has committed, or found when it opened."""
         return self.opened().offset
 
     @property
@@ -98,7 +98,7 @@ class Replica:
         return self._state
 
     def received(self) -> Offset | None:
-        """Up to where the tasks have read and the coverage is proven; asked after `position`, never below that."""
+        """The offset up to which tasks have read, proven; if asked after `position`, never below that."""
         self.opened()
         return self._received
 
@@ -116,12 +116,12 @@ class Replica:
 
     @property
     def is_too_slow(self) -> bool:
-        """Whether the time that a group had for it brought nothing: a record may be larger than what comes in that."""
+        """Whether nothing came in the time that a group had for it: a record may take longer than that."""
         return self._fruitless > 0
 
     @property
     def patience_alone_s(self) -> float:
-        """How long its master is waited for if it is read by itself: longer each time that nothing comes."""
+        """How long its master has if it is read by itself: longer each time that nothing comes."""
         return doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
 
     def move(self, reports: Sequence[SplitReport], *, is_alone: bool = False) -> Move | None:
@@ -156,7 +156,7 @@ class Replica:
         return Move(self.log_id, mine, to, proven.files, proven.lost)
 
     def moved(self, move: Move) -> None:
-        """`move` has landed."""
+        """Note that `move` was committed."""
         self._state = move.to
         self._received = move.to.offset
 
@@ -171,7 +171,7 @@ class Replica:
         self._keyed_state.follow()
 
     def take(self, states: Mapping[LogId, LogState]) -> None:
-        """Go on with what `states`, those at one version of the table, say of it: it is open."""
+        """Open the replica with its state in `states`, those at one version of the table."""
         self._state = states[self.log_id]
         self._received = self._state.offset
 
@@ -183,7 +183,7 @@ class Replica:
         return [*known, *owed]
 
     def opened(self) -> LogState:
-        """`state`, once it is open. Raises ReplicaError before that."""
+        """Return `state` once the replica is open. Raises ReplicaError before that."""
         if self._state is None:
             raise ReplicaError("the replica is not open", log=self.log_id, hint="Open it first (open_together).")
         return self._state

@@ -162,14 +162,14 @@ def _at_once(turns: Sequence[_Turn]) -> int:
 
 
 def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:
-    """Remove what the tasks wrote: no commit will name it."""
+    """Remove the files that tasks wrote: no commit will name them."""
     for report in reports:
         discard(log_table(LogId.parse(report.log_id)).path(warehouse), report.files)
         discard_quarantined(warehouse, [report])
 
 
 def discard_quarantined(warehouse: str, reports: Iterable[SplitReport]) -> None:
-    """Remove what the tasks kept of damage."""
+    """Remove the files in which tasks kept damage."""
     kept = [one.quarantined.name for one in reports if one.quarantined is not None]
     if kept:
         discard(QUARANTINE.path(warehouse), kept)

@@ -24,7 +24,7 @@ _MOST_DOUBLINGS = 64
 
 
 def retrying(failure: Callable[[str], Exception]) -> Retrying:
-    """How a commit is tried again after a KernelConflict: at random times, further and further apart, up to a second.
+    """Try a commit again after a KernelConflict: at random times, further and further apart, up to a second.
 
     Call it with the function that looks at the table anew and commits; or iterate it, ``for attempt in retrying(...):
     with attempt: ...``, where the block looks itself. Other errors are raised at once.

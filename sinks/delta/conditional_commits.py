@@ -53,7 +53,7 @@ _PUTS: Final = 5
 
 
 def conditional_committer(context: SparkContext, path: str) -> ConditionalCommitter | None:
-    """The committer of a table at `path`; None where Kernel's own is as safe, or one alone writes (`single_writer`)."""
+    """The committer of a table at `path`; None if Kernel's own is as safe, or there is a `single_writer`."""
     place = placed(path)
     if place.scheme not in S3 or storage().single_writer:
         return None
@@ -112,7 +112,7 @@ class ConditionalCommitter:
         )
 
     def _create(self, path: str, content: bytes, *, if_absent: bool = True) -> None:
-        """One request, and S3A's further attempts. Raises Py4JJavaError."""
+        """Put the version by one request, and S3A's further attempts. Raises Py4JJavaError."""
         target = self._path(path)
         builder = target.getFileSystem(self._context._jsc.hadoopConfiguration()).createFile(target)
         if if_absent:
@@ -126,7 +126,7 @@ class ConditionalCommitter:
         stream.close()
 
     def _is_honoured(self) -> tuple[bool, str]:
-        """Put one object twice; and what was said to it. Raises Py4JJavaError where no object at all is taken."""
+        """Put one object twice, and return the answer. Raises Py4JJavaError if the store takes no object at all."""
         path = f"{self._table}/_logtwin_tries_conditional_writes_{uuid.uuid4()}"  # VACUUM leaves such names alone
         try:
             for content in (b"1", b"2"):
@@ -171,17 +171,17 @@ class ConditionalCommitter:
         Retrying(stop=stop_after_attempt(_PUTS), wait=wait, retry=undecided, reraise=True)(create)
 
     def _conflict(self, path: str) -> Py4JJavaError:
-        """Which Kernel resolves."""
+        """Make the error that Kernel resolves."""
         cause = self._java.nio.file.FileAlreadyExistsException(path)
         return _thrown(self._kernel.commit.CommitFailedException(True, True, f"{path} is there", cause))
 
     def _failed(self, path: str, cause: Any) -> Py4JJavaError:
-        """The end of this commit, not to be repeated."""
+        """Make the error that ends this commit for good."""
         return _thrown(self._kernel.commit.CommitFailedException(False, False, f"{path} cannot be written", cause))
 
 
 class _IsThere(Exception):
-    """Another's version."""
+    """Another writer's version is there."""
 
 
 class _Unknown(Exception):
@@ -193,7 +193,7 @@ _checked: set[tuple[str | None, str]] = set()
 
 
 def _bytes_at(path: str) -> bytes | None:
-    """The version at `path`; None where there is none. Raises _Unknown."""
+    """Read the version at `path`; None if there is none. Raises _Unknown."""
     try:
         filesystem, inside = open_folder(path)
         with filesystem.open_input_stream(inside) as stream:

@@ -81,7 +81,7 @@ class Proof:
 
 
 def check_proven(log_id: LogId, row: LedgerRow, found: str) -> None:
-    """Raises Divergent unless `found` is the checksum of `row`."""
+    """Raise Divergent unless `found` is the checksum of `row`."""
     if found != row.checksum:
         raise Divergent(
             f"the rows of {row.range} do not give the bytes that were replicated",
@@ -94,7 +94,7 @@ def check_proven(log_id: LogId, row: LedgerRow, found: str) -> None:
 
 
 def check_joined(log_id: LogId, records: pa.RecordBatch, at: Offset) -> None:
-    """Raises Divergent unless `records` follow each other from offset `at` on."""
+    """Raise Divergent unless `records` follow each other from offset `at` on."""
     offsets = records.column("offset").to_numpy()
     sizes = records.column("size").to_numpy().astype(np.int64)
     expected = at + np.cumsum(sizes) - sizes
@@ -104,7 +104,7 @@ def check_joined(log_id: LogId, records: pa.RecordBatch, at: Offset) -> None:
 
 
 def not_joined(log_id: LogId, at: Offset, found: str) -> Divergent:
-    """The error that says that the log table lacks a row, or has one twice."""
+    """Return the error for a log table that lacks a row, or has one twice."""
     return Divergent(
         "a row of the log table is missing, or there twice",
         log=log_id,

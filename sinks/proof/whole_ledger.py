@@ -88,7 +88,7 @@ def _of_log(
 
 
 def _told(version: LoggedVersion, app_id: str) -> int:
-    """How far the ledger follows, as `FollowingTable` writes it."""
+    """Read how far the ledger follows, as `FollowingTable` writes it."""
     return int(version.domain(app_id) or version.transaction_version(app_id) or 0)
 
 
