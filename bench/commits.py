@@ -26,8 +26,7 @@ from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings
 from bench.peers import ON_CORES, plain_session
-from sinks.batch.opening import open_together
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, open_together
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.values.ledger_row import LedgerRow

@@ -41,7 +41,7 @@ from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.storage.place import open_folder
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from tests.resident import below, held_mib
@@ -372,7 +372,7 @@ def _memory(aside: int) -> dict[str, int]:
 
 
 def _step_ms(before: list[Progress], after: list[Progress]) -> dict[str, float]:
-    """The mean time of each step of a batch between `before` and `after`, by the names of `sinks.batch.result`."""
+    """The mean time of each step of a batch between `before` and `after`, by the names of `sinks.batch.proof`."""
     commits = sum(one.commits for one in after) - sum(one.commits for one in before)
     spent_s: Counter[str] = Counter()
     for logs, sign in ((after, 1), (before, -1)):

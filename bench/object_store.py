@@ -37,7 +37,7 @@ from bench.payloads import LOG_ID, rows
 from bench.peers import CORES, ON_CORES, plain_session
 from bench.sender import ROCKETMQ_VERSION
 from pipeline.demo.s3_server import S3Server, running_server
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.storage.place import open_folder, placed
 from sinks.storage.settings import use
 from sinks.tables import LOG

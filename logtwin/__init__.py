@@ -21,7 +21,7 @@ from pipeline.version import own_version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sinks.views.past import AsOf
+    from sinks.views.as_of import AsOf
 
 __all__ = ["__version__", "register", "register_as_of", "register_source"]
 

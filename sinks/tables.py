@@ -358,6 +358,6 @@ def with_identities(
 
 
 def in_numbers(schema: pa.Schema) -> pa.Schema:
-    """The same columns, but with times as microseconds since 1970, as in the driver's values."""
+    """Return the schema with times as microseconds since 1970, as the driver's values have them."""
     kinds = (pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in schema)
     return pa.schema([pa.field(field.name, kind) for field, kind in zip(schema, kinds, strict=True)])

@@ -1,4 +1,7 @@
-"""The folder that holds a replica's tables: create missing tables, check existing ones."""
+"""The folder that holds a replica's tables: create missing tables, check existing ones, give their schemas to Spark.
+
+`empty_table` and `empty_view` are SQL for tables that do not exist yet: their columns, without rows.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ import json
 import logging
 from typing import Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
+from sinks.delta.commits import retrying
 from sinks.delta.java_names import is_not_found, java_names
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.retries import retrying
 from sinks.delta.spark_jobs import first_line
-from sinks.spark_schemas import spark_schema
 from sinks.storage.errors import failed_by
 from sinks.storage.place import placed
 from sinks.tables import LEDGER, LOG, LOG_LEFT_TO_MAINTAIN, TableSpec
@@ -140,3 +144,35 @@ def _not_ours(path: str, expected: str, found: str) -> ConfigurationError:
         found=found,
         hint="Point warehouse at another folder, or move this table away.",
     )
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The Spark schema of an Arrow schema, with the comment of every column."""
+    return StructType([_spark_field(field) for field in schema])
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    kind = from_arrow_type(field.type, prefer_timestamp_ntz=False)
+    metadata = {name.decode(): text.decode() for name, text in (field.metadata or {}).items()}
+    return StructField(field.name, kind, field.nullable, metadata)
+
+
+def empty_table(spec: TableSpec) -> str:
+    """A query with the columns of `spec`, and no rows."""
+    columns = (
+        f"CAST(NULL AS {field.dataType.simpleString()}) AS `{field.name}`" for field in spark_schema(spec.schema)
+    )
+    return f"SELECT {', '.join(columns)} WHERE false"
+
+
+def empty_view(spec: TableSpec) -> str:
+    """The statement that creates an empty view for `spec` in the current schema, with all comments."""
+    comments = {field.name: field.metadata["comment"] for field in spark_schema(spec.schema)}
+    columns = ", ".join(f"`{name}` COMMENT {literal(comment)}" for name, comment in comments.items())
+    return f"CREATE OR REPLACE VIEW {spec.name} ({columns})\nCOMMENT {literal(spec.comment)}\nAS\n{empty_table(spec)}"
+
+
+def literal(text: str) -> str:
+    """`text` as a Spark SQL string literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from typer.main import get_command
 
 from pipeline.cli.app import app
-from pipeline.config.clusters import CLUSTER_KEYS
 from pipeline.config.configuration import Config, MaintainConfig
+from pipeline.config.patterns import CLUSTER_KEYS
 from pipeline.config.typed_tables import TypedTableConfig
 from sinks.tables import TABLES
 from sinks.views.definition import VIEWS

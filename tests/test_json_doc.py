@@ -11,10 +11,9 @@ import pytest
 from pipeline.inspect.config_check import Check
 from pipeline.inspect.coverage import LogCoverage
 from pipeline.inspect.incidents import Listed
-from pipeline.inspect.jobs import job_as_json
+from pipeline.inspect.overview import job_as_json
 from pipeline.inspect.tables import ColumnInfo, Relation
-from pipeline.inspect.typed_counts import TypedCounts
-from pipeline.inspect.typed_status import LogPlace, TypedStatus
+from pipeline.inspect.typed_status import LogPlace, TypedCounts, TypedStatus
 from pipeline.monitoring.facts import Readers, facts_of
 from pipeline.monitoring.progress import PartitionProgress, Progress
 from pipeline.monitoring.run_state import Run

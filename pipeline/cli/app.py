@@ -140,10 +140,8 @@ def status(
     the master deletes what is not replicated. Then it shows which shards have live jobs, if there are shards, and how
     far the typed tables are.
     """
-    from pipeline.inspect.jobs import job_as_json
-    from pipeline.inspect.overview import overview
-    from pipeline.inspect.status import troubles
-    from pipeline.inspect.status_text import status_blocks
+    from pipeline.inspect.overview import job_as_json, overview
+    from pipeline.inspect.status import status_blocks, troubles
     from pipeline.spark.session import without_session
 
     seen = overview(without_session(configuration.load(config).with_logs(str(config))))
@@ -250,7 +248,7 @@ def demo(
 
     It starts a master, sends it messages, replicates them live, and queries the tables. Run it again and it goes on.
     """
-    from pipeline.demo.warehouse import demo_warehouse
+    from pipeline.demo.live import demo_warehouse
 
     settings = _load(config)
     settings = settings.model_copy(

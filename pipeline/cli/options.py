@@ -1,9 +1,8 @@
-"""Options that several verbs of the command line share, the groups of verbs in ``logtwin --help``, and shell
-completion.
+"""Options that several verbs share, those of logging among them; groups of verbs in ``logtwin --help``; completion.
 
-Completion offers the names in the configuration file that the verb would take. It reads only that file and, for
-incidents, their table. It reads and imports them only when a shell asks. It ignores errors in them: the verb itself
-reports those.
+The options of logging act as soon as they are read, so no verb has to know them. Completion offers the names in the
+configuration file that the verb would take. It reads only that file and, for incidents, their table. It reads and
+imports them only when a shell asks. It ignores errors in them: the verb itself reports those.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
-from pipeline.cli.log_options import log_options
-from pipeline.system.console import run
+from pipeline.system.console import LogFormat, LogLevel, log_to_console, run
 from sources.errors import ConfigurationError, LogtwinError
 
 if TYPE_CHECKING:
@@ -122,7 +120,7 @@ def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
     """The rows of the incidents table; none if the table does not exist or cannot be read."""
     file, log = ctx.params["config"], ctx.params.get("log")
     from pipeline.config.environment import variable
-    from pipeline.report.finding.rows import rows_of
+    from pipeline.report.finding.questions import rows_of
     from sinks.storage.place import placed
     from sinks.storage.settings import Storage, use
     from sinks.tables import INCIDENTS
@@ -193,3 +191,40 @@ TlsCertificateFile = Annotated[str | None, typer.Option(help="PEM: our own certi
 TlsKeyFile = Annotated[str | None, typer.Option(help="PEM: the key of our certificate, if in another file")]
 TlsKeyPassword = Annotated[str | None, typer.Option(help=f"password of that key: {_PLACE}")]
 TlsCheckHostname = Annotated[bool | None, typer.Option(help="whether the certificate must name the broker's host")]
+
+
+def _in_format(form: LogFormat) -> None:
+    log_to_console(form=form)
+
+
+def _from_level(level: LogLevel | None) -> None:
+    log_to_console(level=level)
+
+
+def _quietly(is_asked: bool) -> None:
+    if is_asked:
+        log_to_console(level="warning")
+
+
+def _asked(
+    log_format: Annotated[
+        LogFormat, typer.Option(envvar="LOGTWIN_LOG_FORMAT", callback=_in_format, help="json: one object a line")
+    ] = "text",
+    log_level: Annotated[
+        LogLevel | None,
+        typer.Option(envvar="LOGTWIN_LOG_LEVEL", callback=_from_level, help="what is logged at least; by default info"),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", callback=_quietly, help="log warnings and errors alone, and show no display")
+    ] = False,
+) -> None: ...
+
+
+def log_options() -> list[TyperOption]:
+    """The options, made anew for one verb; they are not among its arguments."""
+    asked = typer.Typer(add_completion=False)
+    asked.command()(_asked)
+    found = [one for one in typer.main.get_command(asked).params if isinstance(one, TyperOption)]
+    for one in found:
+        one.expose_value = False
+    return found

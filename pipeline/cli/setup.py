@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Master = Literal["rocketmq", "rocketmq-cluster", "rocketmq-files", "kafka", "dister"]
-"""Of each there is a template: what stands between head.toml and tail.toml."""
+"""Each has a template, which goes between head.toml and tail.toml."""
 
 _WIDEST = 120
 """Columns of a page: longer lines are hard to read."""

@@ -236,8 +236,7 @@ def backfill(
     """
     from pipeline.config.found import found_now
     from pipeline.inspect.selection import subjects
-    from pipeline.operate.backfill import result_lines, run_backfill
-    from pipeline.operate.hole_filter import Wanted
+    from pipeline.operate.backfill import Wanted, result_lines, run_backfill
     from pipeline.spark.session import session_for
 
     wanted = Wanted.parse(start, end)

@@ -25,11 +25,9 @@ from pydantic import (
     ValidationError,
 )
 
-from pipeline.config.clusters import parsed_cluster
 from pipeline.config.environment import taken
 from pipeline.config.jars import JarsConfig
-from pipeline.config.patterns import at
-from pipeline.config.topics import Topics, parsed_topics
+from pipeline.config.patterns import Topics, at, parsed_cluster, parsed_topics
 from pipeline.config.typed_tables import TypedTableConfig, check_names
 from sinks.storage.place import placed
 from sinks.storage.settings import Storage
@@ -230,7 +228,7 @@ class Config(BaseModel):
 
     @property
     def log_entries(self) -> tuple[Discovery[ReadOptions], ...]:
-        """What the tables ``[[logs]]`` say: logs by name, and clusters."""
+        """Parse the tables ``[[logs]]``: logs by name, and clusters."""
         return (Named({one.log_id: one for one in self.logs}), *self.clusters)
 
     @property
@@ -287,7 +285,7 @@ _KEYS: Final[Mapping[str, Sequence[str]]] = {
     "": ("warehouse", "trigger_interval_s", "retry_wait_max_s"),
     **{name: [key.rstrip("_") for key in model.model_fields] for name, model in _SECTIONS.items()},
 }
-"""What the environment may set (`pipeline.config.environment`)."""
+"""The keys that the environment may set (`pipeline.config.environment`)."""
 
 
 def load(path: Path | None) -> Config:

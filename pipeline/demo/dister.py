@@ -14,8 +14,17 @@ from typing import Final
 from rich.console import Console
 
 from pipeline.config.configuration import Config, WorkloadConfig
-from pipeline.demo.live import pace, run_beside, say_start, show_proof, show_queries, show_summary, started
-from pipeline.demo.warehouse import demo_job, leave_job
+from pipeline.demo.live import (
+    demo_job,
+    leave_job,
+    pace,
+    run_beside,
+    say_start,
+    show_proof,
+    show_queries,
+    show_summary,
+    started,
+)
 from pipeline.monitoring.display import number
 from pipeline.monitoring.progress import Progress
 from sources.dister.embedded.leader import EmbeddedLeader

@@ -26,6 +26,8 @@ from pipeline.demo.kafka_broker import VERSION, running_broker
 from pipeline.demo.live import (
     DemoOutcome,
     as_arguments,
+    demo_job,
+    leave_job,
     pace,
     run_beside,
     say_start,
@@ -34,7 +36,6 @@ from pipeline.demo.live import (
     show_summary,
     started,
 )
-from pipeline.demo.warehouse import demo_job, leave_job
 from pipeline.inspect.selection import held_topics
 from pipeline.monitoring.display import number
 from pipeline.monitoring.progress import Progress

@@ -25,7 +25,7 @@ Settings: TypeAlias = Mapping[str, str | int]
 VERSION: Final = "4.3.1"
 CONTROLLER_ID: Final = 1
 STARTED: Final = "Kafka Server started"
-"""What a broker logs once it takes requests."""
+"""The line that a broker logs once it takes requests."""
 
 _START_TIMEOUT_S: Final = 90.0
 _LOOK_EVERY_S: Final = 0.1

@@ -18,6 +18,8 @@ from pipeline.demo.embedded_master import READY
 from pipeline.demo.live import (
     DemoOutcome,
     as_arguments,
+    demo_job,
+    leave_job,
     pace,
     run_beside,
     say_start,
@@ -27,7 +29,6 @@ from pipeline.demo.live import (
     started,
 )
 from pipeline.demo.shop_database import DATABASE, TABLE, TOPIC, TYPES, ChangeFeed
-from pipeline.demo.warehouse import demo_job, leave_job
 from pipeline.monitoring.display import duration, number, size
 from pipeline.monitoring.progress import Progress
 from pipeline.system.processes import child_process

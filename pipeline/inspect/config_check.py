@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.inspect.first_contact import Contact, contacts, contacts_of
-from pipeline.inspect.jobs import live
+from pipeline.inspect.overview import live_jobs
 from pipeline.monitoring.display import count
 from pipeline.monitoring.metrics import Metrics
-from pipeline.monitoring.run_file import runs_seen
+from pipeline.monitoring.run_state import runs_seen
 from pipeline.spark.jars import delta_set, java, session_jars, storage_sets
 from pipeline.spark.master_url import reached_master
 from pipeline.spark.session import without_session
@@ -43,7 +43,7 @@ _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, whether it is right, and what was found, or what is wrong and what to do.
+    """One check: its subject, whether it is right, and what was found, or what is wrong and what to do.
 
     `is_odd`: a job starts with it, and it may not be what is meant.
     """
@@ -202,7 +202,7 @@ def _metrics_port(config: Config) -> str | None:
         metrics.serve(config.metrics.host, config.metrics.port)
     except LogtwinError:
         now = datetime.now(UTC)
-        if not live(runs_seen(config.warehouse), now):
+        if not live_jobs(runs_seen(config.warehouse), now):
             raise
         return f"port {config.metrics.port} is taken, as a job of this warehouse runs"
     finally:
@@ -223,7 +223,7 @@ def _masters(config: Config) -> list[Check]:
 
 
 def _contact(one: Contact, is_some: bool) -> Check:
-    """What a pattern matches may come later; but a job does not start unless there `is_some` log or topic now."""
+    """The check of one contact. A pattern's logs may come later, but a job needs some log or topic (`is_some`) now."""
     said = one.said if one.error is None else unnamed(one.error, one.name)
     is_empty = one.found == {}
     if is_empty:

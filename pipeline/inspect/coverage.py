@@ -141,7 +141,7 @@ class _Held:
         return (self.state.epoch, self.holes) == (before.state.epoch, before.holes)
 
     def owed(self, log_id: LogId) -> list[Owed]:
-        """What the newest commits may still owe to the ledger."""
+        """The rows that the newest commits may still owe to the ledger."""
         return [
             Owed(app_id(Position(log_id, self.state.epoch, self.offset)), self.offset, self.state.ledger),
             Owed(fill_app_id(log_id), self.holes.fills, self.holes.ledger),

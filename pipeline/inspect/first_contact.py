@@ -33,7 +33,7 @@ Question = tuple[str, Callable[[], "Contact"]]
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """What was `said` by the master of `name`, a log, a topic or a pattern; or the `error`.
+    """The words that the master of `name`, a log, a topic or a pattern, has `said`; or the `error`.
 
     `found` are the logs or topics that a pattern matches now; None if it is no pattern. `is_late`: it had not answered
     when the time was up.

@@ -85,7 +85,7 @@ class Incidents:
         return named(self.all(), name, self._where)
 
     def explain(self, name: str) -> Explanation:
-        """What happened in the incident `name`, and what is kept. Raises ConfigurationError, ReplicaError."""
+        """Show what happened in the incident `name`, and what is kept. Raises ConfigurationError, ReplicaError."""
         incident = self.one(name)
         place = incident.row.found.range
         kept = quarantined(self._warehouse, incident.log_id, place, _HEAD_BYTES)
@@ -131,7 +131,7 @@ def named(incidents: Sequence[Listed], name: str, where: str) -> Listed:
 
 
 def way_out(explained: Explanation, where: str) -> str:
-    """What to do about an incident: a command, in which DIR stands for a copy of the log."""
+    """The command to run about an incident, in which DIR stands for a copy of the log."""
     incident = explained.incident
     condition, log_id = incident.row.found.condition, incident.log_id
     if condition is Condition.RECREATED and log_id.kind == "kafka":

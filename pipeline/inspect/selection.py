@@ -95,7 +95,7 @@ class ConfiguredLog:
         return open_master(self.options).log(self.log_id)
 
     def by_path(self, path: str) -> ConfiguredLog:
-        """The same log, read from a directory of its master's files. Raises ConfigurationError if it cannot be."""
+        """Return the log as read from a directory of its master's files. Raises ConfigurationError if it cannot be."""
         if isinstance(self.options, ReadOptions):
             return replace(self, options=self.options.by_path(path))
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""``logtwin status``: the state of each replica and of its master.
+"""``logtwin status``: the state of each replica and of its master, and its text for a person.
 
 It asks three sources, none of which needs the others: the table for the position, the file of the running job for what
-only a job knows (`pipeline/monitoring/run_file.py`), and the master for the rest. Masters are asked side by side.
+only a job knows (`pipeline/monitoring/run_state.py`), and the master for the rest. Masters are asked side by side.
 """
 
 from __future__ import annotations
@@ -11,14 +11,24 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.console import Group
+
 from pipeline.config.configuration import Config
-from pipeline.inspect.asked import MasterAnswer, Subject, logs_to_ask
-from pipeline.inspect.status_text import running
+from pipeline.inspect.asked import MasterAnswer, Subject, logs_to_ask, topics_to_ask
 from pipeline.job.master_watch import until_loss
+from pipeline.monitoring.display import (
+    age,
+    duration,
+    fact_blocks,
+    held_back_by_transaction,
+    in_unit,
+    moment,
+    number,
+    size,
+)
 from pipeline.monitoring.facts import told_by
-from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, total
-from pipeline.monitoring.run_file import runs_seen
-from pipeline.monitoring.run_state import Run, RunState, told_together
+from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress, total
+from pipeline.monitoring.run_state import Run, RunState, runs_seen, told_together
 from sinks.state.log_state import LogState
 from sources.access.spread import side_by_side
 from sources.errors import LogtwinError, MasterError, ReplicaError, unnamed
@@ -33,12 +43,7 @@ def statuses(config: Config, runs: Sequence[Run] | None = None) -> list[Progress
     """
     # The jobs' files are read before the tables: so what a job had acknowledged by then is at most the position.
     runs = runs_seen(config.warehouse) if runs is None else runs
-    subjects = logs_to_ask(config)
-    if config.named_topics:
-        # Imported here, so that only jobs with topics load the Kafka client.
-        from pipeline.inspect.asked_topics import topics_to_ask
-
-        subjects += topics_to_ask(config)
+    subjects = [*logs_to_ask(config), *topics_to_ask(config)]
     answers = side_by_side(lambda one: one.ask(), subjects)
     now = datetime.now(UTC)
     told = (told_together(runs, str(one.log_id), now) for one in subjects)
@@ -46,7 +51,7 @@ def statuses(config: Config, runs: Sequence[Run] | None = None) -> list[Progress
 
 
 def troubles(one: Progress, now: datetime) -> list[LogtwinError]:
-    """What needs attention: no job runs, the job failed or waits, or the master does not answer.
+    """List what needs attention: no job runs, the job failed or waits, or the master does not answer.
 
     A job that has reached the end of its log, as one with --available-now does, is no trouble.
     """
@@ -134,7 +139,7 @@ def _part(at: int, state: LogState | None, said: Mapping[str, Any], answer: Mast
 
 
 def _acknowledged_before_the_end(run: RunState | None, states: Mapping[int, LogState]) -> dict[str, Any]:
-    """What a job that has ended said and what still holds: how far it had acknowledged."""
+    """The facts of an ended job that still hold: how far it had acknowledged."""
     facts: Mapping[str, Any] = {} if run is None else run.facts
     positions = {at: one.offset for at, one in states.items()}
     parts = [
@@ -151,7 +156,7 @@ def _at_most(position: Offset | None, acknowledged: Offset | None) -> Offset | N
 
 
 def _known(combine: Callable[[Iterable[int]], int], offsets: Iterable[Offset | None]) -> Offset | None:
-    """What `combine` makes of those that are known; None if none is."""
+    """Combine the offsets that are known; None if none is."""
     known = [one for one in offsets if one is not None]
     return Offset(combine(known)) if known else None
 
@@ -186,9 +191,92 @@ def _lag_s(found: Progress, live: RunState | None, now: datetime) -> float | Non
 
 
 def _until_loss(found: Progress, view: MasterView | None, state: LogState | None) -> dict[str, Any]:
-    """What is left until loss. A running job knows how fast the master grows; otherwise only age and room count."""
+    """How much is left until loss. A running job knows how fast the master grows; otherwise only age and room count."""
     if view is None or found.until_loss_bytes is not None:
         return {}
     newest_us = None if state is None else state.newest_stored_us
     left = until_loss(view, view.bounds, found.position, newest_us, growth_bytes_per_s=None)
     return {} if left is None else {"until_loss_bytes": left.bytes, "until_loss_s": left.seconds}
+
+
+def status_blocks(statuses: Sequence[Progress], now: datetime) -> Group:
+    """The statuses as text for a person: one block for each log."""
+    return fact_blocks((one.log_id, status_facts(one, now).items()) for one in statuses)
+
+
+def _elected(one: Progress) -> dict[str, str]:
+    """The line about an elected master; empty for any other."""
+    if one.master_epoch is None:
+        return {}
+    return {"elected": f"epoch {one.master_epoch}, confirmed up to {number(one.confirmed)}"}
+
+
+def status_facts(one: Progress, now: datetime) -> dict[str, str]:
+    """The lines about a log or topic, by their names; an unknown value is a dash."""
+    held = one.master_maximum
+    lines = {
+        "running": running(one, now),
+        "process": "–" if one.pid is None else f"{one.pid} on {one.host}",
+        "role": f"{one.role} of {one.master}" + (f", {one.master_role}" if one.master_role else ""),
+        **_elected(one),
+        "connected": _connected(one, now),
+        "received": number(one.received),
+        "committed": number(one.position) + _began(one),
+        "acknowledged": number(one.acknowledged),
+        "  as master counts": number(one.acknowledged_by_master),
+        "master holds": "–" if held is None else f"{number(one.master_minimum)} to {number(held)}",
+        "lag": in_unit(one.lag, one.unit) + ("" if one.lag_s is None else f", {duration(one.lag_s)}"),
+        "until loss": _loss(one),
+    }
+    lines |= {f"  partition {at}": _partition(each) for at, each in sorted(one.partitions.items())}
+    if one.unlisted:
+        lines["unlisted"] = "no server lists it any more: it waits"
+    errors = {"last error": one.last_error, "master says": one.master_error}
+    return lines | {name: unnamed(text, one.log_id) for name, text in errors.items() if text is not None}
+
+
+def _partition(one: PartitionProgress) -> str:
+    held = "–" if one.master_maximum is None else f"{number(one.master_minimum)} to {number(one.master_maximum)}"
+    behind = in_unit(one.lag, "offsets")
+    waits = f"; {held_back_by_transaction(one.held_back_offsets)}" if one.held_back_offsets else ""
+    return f"{number(one.position)} of {held}, acknowledged {number(one.acknowledged)}, lag {behind}{waits}"
+
+
+def running(one: Progress, now: datetime) -> str:
+    """Whether a job runs and since when, or how and when the last one ended."""
+    if one.phase is None:
+        return "no"
+    if not one.running:
+        how = one.phase if one.phase in ENDED else "last seen"
+        return f"no, {how} {moment_ago(one.updated_at, now)}"
+    phase = "" if one.phase is Phase.RUNNING else f", {one.phase}"
+    return f"yes{phase}, since {moment_ago(one.since, now)}"
+
+
+def _connected(one: Progress, now: datetime) -> str:
+    reconnects = f", {one.reconnects:,} reconnects" if one.reconnects else ""
+    return ("–" if one.connected_since is None else f"since {moment_ago(one.connected_since, now)}") + reconnects
+
+
+def _began(one: Progress) -> str:
+    if one.first is None:
+        return ""
+    return f", from {number(one.first)}" + (f", epoch {one.epoch}" if one.epoch else "")
+
+
+def _loss(one: Progress) -> str:
+    if one.until_loss_bytes is None:
+        return "–"
+    if one.until_loss_s is not None:
+        when = f", {duration(one.until_loss_s)} at the earliest"
+    else:
+        when = ", when is not known yet" if one.position is None else ""
+    return (size(one.until_loss_bytes) if one.until_loss_bytes else "in the file that goes next") + when
+
+
+def moment_ago(iso: str | None, now: datetime) -> str:
+    """ISO 8601 -> ``2026-11-21 14:02:11 UTC (3 min ago)``."""
+    if iso is None:
+        return "–"
+    at = datetime.fromisoformat(iso)
+    return f"{moment(at)} ({age(at, now)} ago)"

@@ -18,14 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.spark.session import session_for
 from sinks.delta.delta_log import newest
-from sinks.spark_schemas import empty_table, spark_schema
 from sinks.tables import TABLES
 from sinks.typed.table import path_of
 from sinks.views.definition import VIEWS, named_in, view
 from sinks.views.registration import register_views
+from sinks.warehouse import empty_table, spark_schema
 from sources.errors import QueryError
 
 

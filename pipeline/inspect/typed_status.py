@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.inspect.typed_counts import NO_COUNTS, TypedCounts
 from pipeline.monitoring.display import count, number
 from sinks.delta.delta_log import LoggedVersion, newest
 from sinks.delta.files import open_parquet
 from sinks.proof.whole_ledger import read_ledgers, stored_through_us
 from sinks.storage.errors import reported_as
 from sinks.typed.columns import DELETED, Column
-from sinks.typed.dead_letters import unfit_count
+from sinks.typed.dead_letters import UnfitCount, unfit_count
 from sinks.typed.definition import Definition
 from sinks.typed.state import Followed, TypedState
 from sinks.typed.step.plan import positions_at
@@ -201,3 +200,40 @@ def _place_words(one: LogPlace) -> str:
     if one.complete_through_us is not None:
         words.append(f"complete through {moment(one.complete_through_us)}")
     return ", ".join(words)
+
+
+_NOTHING: Final = UnfitCount()
+
+
+@dataclass(frozen=True, slots=True)
+class TypedCounts:
+    """The counts of a typed table; docs/json.md documents every key.
+
+    `rows` are those that queries see. `deleted` keys have a row each, too, in the Delta table itself.
+    """
+
+    rows: int
+    deleted: int = 0
+    unfit: UnfitCount = _NOTHING
+
+    def as_json(self) -> dict[str, int | None]:
+        unfit = self.unfit
+        figures = (self.rows, self.deleted, unfit.values, unfit.messages, unfit.without_row)
+        return dict(zip(NO_COUNTS, figures, strict=True))
+
+    def __str__(self) -> str:
+        deleted = f" ({self.deleted:,} deleted since)" if self.deleted else ""
+        return f"{count(self.rows, 'row')}{deleted}, {unfit_words(self.unfit)}"
+
+
+NO_COUNTS: Final[dict[str, int | None]] = dict.fromkeys(
+    ("rows", "deleted", "unfit_values", "unfit_messages", "without_row")
+)
+"""The counts of a table that is not made yet."""
+
+
+def unfit_words(unfit: UnfitCount) -> str:
+    if not unfit.values:
+        return "no value unfit"
+    without_row = f", {unfit.without_row:,} of these without a row" if unfit.without_row else ""
+    return f"{count(unfit.values, 'value')} unfit in {count(unfit.messages, 'message')}{without_row}"

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from sinks.delta.retries import FIRST_WAIT_S, doubled_s
+from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sinks.tables import KAFKA_LOG, LOG, TABLES
 from sinks.typed.table import typed_names
 from sinks.views.registration import register, table_names

@@ -27,7 +27,7 @@ from pipeline.job.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.monitoring.progress import Phase
 from pipeline.system.folders import process_folder
 from sinks.batch.group import Group
-from sinks.batch.result import BatchStep, no_step
+from sinks.batch.proof import BatchStep, no_step
 from sinks.delta.hooks import wait_for_checkpoints
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
@@ -89,7 +89,7 @@ class LogGroup:
         self._in_query: dict[str, int] = {}  # with available_now: the turn of each log that the query reads to its end
 
     def add(self, added: Sequence[Replication]) -> None:
-        """Add members while the query runs. Raises LogtwinError if the planner cannot be told; then they are none."""
+        """Add members while the query runs. Raises LogtwinError, and adds none, if the planner cannot be told."""
         members = {**self._members, **{one.id: one for one in added}}
         try:
             masters.write(self._masters, [one.options for one in members.values()])
@@ -170,7 +170,7 @@ class LogGroup:
                 one.end()
 
     def _note(self, error: LogtwinError) -> None:
-        """Note `error`, which kept all members from being read, for each of them."""
+        """Note for each member the `error` that kept all of them from being read."""
         for one in self._read():
             one.note(error.of(one.id))
 

@@ -60,7 +60,7 @@ def decide(
     *,
     overrules: bool = False,
 ) -> Incident | Literal["mend"] | None:
-    """What to do about `error`, which ended a log at `position`; `bounds` is what its master holds now, if known.
+    """Decide what to do about `error`, which ended a log at `position`; `bounds` are its master's now, if known.
 
     An incident that is SKIPPED is passed, and the log goes on after it; one that is REPORTED is put on record, and the
     log stops. None: it stops, and nothing is recorded. `overrules` is the master's (`Traits.overrules`). After a
@@ -96,7 +96,7 @@ def _doubtful_from(condition: Condition, error: LogtwinError, position: Offset, 
 
 
 def explained(error: LogtwinError, on_loss: OnLoss, position: Offset | None) -> LogtwinError:
-    """`error`, which ended a log at `position`, with a hint what to do if it is a known condition."""
+    """Return `error`, which ended a log at `position`, with a hint if it is a known condition."""
     condition = condition_of(error)
     if condition is None or error.is_transient or isinstance(error, ReplicaError):
         return error
@@ -111,7 +111,7 @@ def explained(error: LogtwinError, on_loss: OnLoss, position: Offset | None) -> 
 def concerned(
     error: LogtwinError, replicas: Mapping[str, Replica], held: Mapping[str, OffsetRange]
 ) -> list[tuple[Replica, LogtwinError]]:
-    """Which of a topic's `replicas` `error` concerns, each with its own error; `held` is what the master holds.
+    """Return the `replicas` of a topic that `error` concerns, each with its own error; `held` are the master's bounds.
 
     Retention seldom affects only one log, so all are checked. An error that names none of them concerns all that hold
     something.
@@ -166,11 +166,11 @@ class Losses:
         self.counts = dict(Counter(self.counts) + Counter(condition.value for condition in conditions))
 
     def asks_for(self, error: LogtwinError) -> bool:
-        """Whether what to do about `error` depends on what the master holds by now: its retention goes on meanwhile."""
+        """Whether the decision about `error` depends on the master's bounds by now: its retention goes on meanwhile."""
         return self._on_loss == "record" and not error.is_transient and condition_of(error) is not None
 
     def meet(self, error: LogtwinError, replica: Replica, held: OffsetRange | None) -> bool:
-        """Handle `error`, which ended the log of `replica`, of which the master holds `held`, if it is known.
+        """Handle `error`, which ended the log of `replica`; `held` are its bounds at the master, if known.
 
         Returns whether the log may go on. Do not call it during a batch. Raises TakenOver and ReplicaError if a loss
         cannot be passed, and what keeps the replica from being repaired.

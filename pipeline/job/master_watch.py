@@ -28,13 +28,13 @@ SIGHT_EVERY_S = 5.0
 VIEW_EVERY_S = 30.0
 
 WINDOW_S = 600.0
-"""Of what time growth is the mean."""
+"""The time over which growth is averaged."""
 LIMIT = 256
 """How many sightings are kept."""
 
 
 class MasterWatch:
-    """What a job knows about the logs of one master, seen as one: `bounds` and positions are sums over all of them.
+    """The logs of one master, watched as one by a job: `bounds` and positions are sums over all of them.
 
     The sum of all ends less the sum of all positions is what is not replicated yet. Any thread may call anything; times
     `now_s` come from `time.monotonic`. `look` asks the master for a view of itself; None if there is nothing to ask.
@@ -53,17 +53,17 @@ class MasterWatch:
 
     @property
     def held(self) -> Mapping[str, OffsetRange]:
-        """What the master holds of each log, by log id; nothing before the first answer."""
+        """The bounds of each log at the master, by log id; empty before the first answer."""
         return self._held
 
     @property
     def bounds(self) -> OffsetRange | None:
-        """What the master holds of all logs; None before the first answer."""
+        """The sum of the bounds of all logs; None before the first answer."""
         return self._bounds
 
     @property
     def role(self) -> str | None:
-        """What the master calls itself; None before it was asked, and for files."""
+        """The role that the master gives itself; None before it was asked, and for files."""
         return None if self._view is None else self._view.role
 
     @property
@@ -77,7 +77,7 @@ class MasterWatch:
         return None if self._view is None else self._view.confirmed
 
     def begin(self, held: Mapping[str, OffsetRange], position: Offset | None, now_s: float) -> None:
-        """Note that the master was asked, and holds `held` and no other log; `position` is what is committed of it."""
+        """Note the bounds `held` of all the master's logs; `position` is what is committed of them."""
         self._held = {}
         self._sighted_s = 0.0
         if self._views is not None and not self._view_due_s:
@@ -85,7 +85,7 @@ class MasterWatch:
         self.hear(held, position, now_s)
 
     def hear(self, held: Mapping[str, OffsetRange], position: Offset | None, now_s: float) -> None:
-        """Note that the master holds `held` now, of some of its logs. Cheap if that is known."""
+        """Note the bounds `held` that some of the master's logs have now. Cheap if they are known."""
         found = {**self._held, **held}
         if not held or (found == self._held and now_s < self._sighted_s + SIGHT_EVERY_S):
             return
@@ -99,7 +99,7 @@ class MasterWatch:
         return self._look is not None and now_s >= self._view_due_s
 
     def poll(self, now_s: float) -> None:
-        """Ask for a view if that is due. If the master cannot answer, that is the planner's to report."""
+        """Ask for a view if that is due. If the master cannot answer, the planner reports it."""
         if self._look is None or not self.is_due(now_s):
             return
         self._view_due_s = now_s + VIEW_EVERY_S
@@ -113,7 +113,7 @@ class MasterWatch:
         return self._history.lag_s(reached(position, self._bounds), now_s)
 
     def until_loss(self, position: Offset | None, newest_stored_us: int | None) -> UntilLoss | None:
-        """What is left until the master deletes uncommitted data; None if nothing is at risk or nothing is known.
+        """How much is left until the master deletes uncommitted data; None if nothing is at risk or nothing is known.
 
         `newest_stored_us`: when the master stored the newest committed record, µs since 1970.
         """
@@ -132,7 +132,7 @@ def until_loss(
     *,
     growth_bytes_per_s: float | None,
 ) -> UntilLoss | None:
-    """`Retention.until_loss` of a master that holds `bounds`, now.
+    """Return `Retention.until_loss` of a master with `bounds`, now.
 
     The age of what is not committed yet compares the master's clock, by which it was stored, with ours.
     """
@@ -149,7 +149,7 @@ def _sum(held: Mapping[str, OffsetRange]) -> OffsetRange:
 
 
 def reached(position: Offset | None, bounds: OffsetRange) -> Offset:
-    """The first offset that is not committed; for a replica that holds nothing yet, the first that the master holds."""
+    """The first offset that is not committed; for an empty replica, the master's minimum."""
     return bounds.start if position is None else position
 
 
@@ -172,7 +172,7 @@ class MasterHistory:
     sightings: tuple[EndSeen, ...] = ()
 
     def seen(self, at_s: float, maximum: Offset, reached: Offset) -> MasterHistory:
-        """A history with one more sighting, without those that a replica at `reached` no longer needs."""
+        """Return the history with one more sighting, without those that a replica at `reached` no longer needs."""
         if self.sightings and maximum < self.sightings[-1].maximum:
             return MasterHistory((EndSeen(at_s, maximum),))  # it lost its tail, or is another one: a new history
         needed_from_s = min(at_s - WINDOW_S, self._first_beyond(reached, at_s))

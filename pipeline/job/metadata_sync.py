@@ -67,7 +67,7 @@ class MetadataSync:
     def started(
         cls, spark: SparkSession, config: Config, master: Master, progress: Callable[[], Progress]
     ) -> MetadataSync:
-        """Return one that runs, of `master`; it stops by itself when the log ends.
+        """Start and return the sync of `master`; it stops by itself when the log ends.
 
         If metadata is disabled, or it is of a topic that another shard fetches it of, it only logs, at the same
         interval, how far master and replica are apart.
@@ -92,7 +92,7 @@ class MetadataSync:
                 thread.join(STOP_TIMEOUT_S)
 
     def finish(self, deadline_s: float) -> None:
-        """`stop`, and fetch once more until `deadline_s` of `time.monotonic`. Call it once, after `start`.
+        """Stop, and fetch once more until `deadline_s` of `time.monotonic`. Call it once, after `start`.
 
         It is for a log that has ended well: a failure is only a warning, and a late answer is dropped.
         """

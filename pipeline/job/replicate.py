@@ -23,8 +23,8 @@ from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.system.processes import prepare_for_many_files
-from sinks.batch.opening import Opening
-from sinks.batch.result import BatchStep, no_step
+from sinks.batch.proof import BatchStep, no_step
+from sinks.batch.replica import Opening
 from sinks.tables import TableSpec, log_table
 from sources.discovery import matched
 from sources.errors import HeldElsewhere, LogtwinError, NotAlone, of_log
@@ -43,7 +43,7 @@ LOOK_S = 0.2
 """How long a look at all logs waits for those whose masters do not answer at once."""
 
 SHOWN_SHARE = 10
-"""To show the progress takes one part in so many of the time, at most: of a thousand logs it takes 0.1 s each time."""
+"""Showing the progress takes at most one part in this many of the time: for a thousand logs it takes 0.1 s."""
 
 SHOWN_WITHIN_S = 5.0
 """How long after the last time it is shown again, whatever that took."""
@@ -59,7 +59,7 @@ OnPoll = Callable[[list[Progress]], bool]
 
 
 class _Ways(TypedDict):
-    """The arguments that all replications of a job share."""
+    """Arguments that all replications of a job share."""
 
     available_now: bool
     opening: Opening
@@ -191,7 +191,7 @@ class Job:
         self._raise_first(unmade)
 
     def _look(self, on_poll: OnPoll | None) -> bool:
-        """Poll every log, and show the progress if that is due, or the last. Returns whether to go on."""
+        """Poll every log, and show the progress if that is due or the last time. Returns whether to go on."""
         all_ended = self.poll()
         begun_s = time.monotonic()
         if on_poll is None or (begun_s < self._show_at_s and not all_ended):
@@ -218,7 +218,7 @@ class Job:
         return (bool(self.logs) or self.available_now) and all(one.phase in ENDED for one in self.logs)
 
     def _hear_roll_call(self) -> None:
-        """Begin to follow what servers list now and did not before, and note what none lists any more."""
+        """Begin to follow logs that servers list now and did not before; note those that none lists any more."""
         if self._roll_call is None or (answer := self._roll_call.answer()) is None:
             return
         news = News.of(answer, {one.options.log_id for one in self.logs}, self._unlisted)
@@ -233,7 +233,7 @@ class Job:
         self._roll_call.follow([one.options.log_id for one in self.logs])
 
     def _add(self, found: Iterable[FollowedOptions]) -> None:
-        """Begin to follow what was `found`. What cannot be added now is tried again when it is found again."""
+        """Begin to follow the logs `found`. One that cannot be added now is tried when it is found again."""
         come: dict[TableSpec, list[Replication]] = {}
         for options in found:
             try:
@@ -264,7 +264,7 @@ class Job:
             group.poll(time.monotonic())
 
     def _poll_one(self, one: Replication) -> None:
-        """Poll one log, and report at once what ended it. Any exception but a LogtwinError is a defect, and ends it."""
+        """Poll one log, and report at once the error that ended it. Any but a LogtwinError is a defect, and ends it."""
         try:
             one.poll(time.monotonic())
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's

@@ -24,9 +24,8 @@ from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.group import Group, acknowledge
-from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult
+from sinks.batch.proof import BatchResult
+from sinks.batch.replica import Opening, Replica
 from sinks.books.topic_states import take_apart, topics_held
 from sinks.state.log_state import LogState
 from sinks.state.positions import Beginning
@@ -88,12 +87,12 @@ class ReplicatedLogs:
 
     @cached_property
     def group(self) -> Group:
-        """For what is done with a log by itself, while no batch of the job has it. Made on first use."""
+        """A group for work on one log alone, while no batch of the job has it. Made on first use."""
         return Group(self._spark, self._config.warehouse, table=log_table(self.master.id))
 
     @property
     def states(self) -> dict[LogId, LogState]:
-        """What is committed of each log that is open. From any thread."""
+        """The committed state of each log that is open. From any thread."""
         return {one.log_id: one.state for one in self.replicas.values() if one.state is not None}
 
     def offsets(self) -> dict[str, Offset]:
@@ -105,7 +104,7 @@ class ReplicatedLogs:
         return _sum(self.offsets().values())
 
     def received(self) -> Offset | None:
-        """The sum of what tasks have read and proven; asked after `position`, never below that."""
+        """The sum of the offsets up to which tasks have read and proven; if asked after `position`, never below it."""
         found = (one.received() for one in self.replicas.values() if one.is_open)
         return _sum(at for at in found if at is not None)
 
@@ -133,7 +132,7 @@ class ReplicatedLogs:
     # What its master holds
 
     def hear(self, seen: Seen, turn: int, now_s: float, unlisted: Container[str] = ()) -> None:
-        """Take what the planner has `seen` of its logs since they were listed for the `turn`-th time, or are not."""
+        """Take the bounds that the planner has `seen` since the logs were listed for the `turn`-th time, or are not."""
         held = {
             log_id: seen[log_id].bounds
             for log_id in self.watch.held
@@ -150,7 +149,7 @@ class ReplicatedLogs:
         return next(one for one in numbered if self._shard is None or self._shard.has(one))
 
     def _ask(self, begun: Iterable[LogId] = ()) -> Mapping[LogId, Holding]:
-        """Ask what the master holds now, of what no other job has and it can say. Raises as `Master.poll` does.
+        """Ask the master for the bounds of logs that no other job has. Raises as `Master.poll` does.
 
         `begun` are logs that are not open yet.
         """
@@ -174,7 +173,7 @@ class ReplicatedLogs:
         return held
 
     def _look_for_others(self, log_ids: Collection[LogId]) -> None:
-        """Find out which of `log_ids`, all that there are, this job waits for; say once which, and who has each."""
+        """Find out which of `log_ids`, all that exist, this job waits for; log once which, and who has each."""
         now_s = time.monotonic()
         wanted = [log_id for log_id in log_ids if str(log_id) not in self.replicas]
         taken = {log_id: who for log_id, (who, until_s) in self._taken.items() if log_id in wanted and now_s < until_s}
@@ -264,7 +263,7 @@ class ReplicatedLogs:
             one.prove_master()
 
     def bring_slow(self) -> BatchResult | None:
-        """After `resume`: bring what one batch may take of a log too slow for its group. Raises LogtwinError."""
+        """After `resume`: bring one batch of a log that is too slow for its group. Raises LogtwinError."""
         replica = None if self._gains_logs else next((one for one in self.replicas.values() if one.is_too_slow), None)
         if replica is None:
             return None
@@ -289,7 +288,7 @@ class ReplicatedLogs:
         return self._gains_logs and may_come and time.monotonic() >= self._look_again_at_s
 
     def add(self) -> None:
-        """Add the logs that the master has and the replica has not.
+        """Add the logs of the master that have no replica yet.
 
         A replica begins with one commit of all logs of its master, so that a crash cannot change where each starts. A
         log that comes later was therefore added to the master, and begins at 0. Raises LogtwinError.
@@ -360,11 +359,11 @@ class ReplicatedLogs:
         return bool(passed) and all(passed)
 
     def meet_alone(self, error: LogtwinError) -> bool:
-        """The same for the log that `error` names, by what `ask_for` was answered."""
+        """Handle a loss of the log that `error` names, by the answer to `ask_for`."""
         return self._met(self.replicas[str(error.log)], error)
 
     def ask_for(self, errors: Iterable[LogtwinError]) -> None:
-        """Ask the master what it holds by now, if what to do about any of `errors` depends on it."""
+        """Ask the master for its bounds by now, if the decision about any of `errors` depends on them."""
         if any(self.losses.asks_for(one) for one in errors):
             with suppress(LogtwinError):
                 self._ask()
@@ -373,17 +372,17 @@ class ReplicatedLogs:
         return self.losses.meet(self._by_epochs(replica, error), replica, self._held_of(replica, error))
 
     def explained(self, error: LogtwinError) -> LogtwinError:
-        """`error` with a hint what an operator can do about it."""
+        """Return `error` with a hint what an operator can do about it."""
         return explained(error, self._options.on_loss, self.position())
 
     def _held_of(self, replica: Replica, error: LogtwinError) -> OffsetRange | None:
-        """What its master holds of the log, by the last answer; nothing if another log has the name now."""
+        """The log's bounds by its master's last answer; None if another log has the name now."""
         if isinstance(error, Recreated) and replica.state is not None and replica.state.identity is not None:
             return _NOTHING
         return self.watch.held.get(str(replica.log_id))
 
     def _by_epochs(self, replica: Replica, error: LogtwinError) -> LogtwinError:
-        """`error`, or the fail-over that caused it. Raises what keeps the master from answering."""
+        """Return `error`, or the fail-over that caused it. Raises the error that keeps the master from answering."""
         condition, state = condition_of(error), replica.state
         if condition is None or condition.way is not WayPast.REPAIR or isinstance(error, FailedOver) or state is None:
             return error

@@ -37,10 +37,9 @@ from pipeline.monitoring.publisher import OtherJobs, Publisher
 from pipeline.monitoring.run_state import FRESH_S, RunState
 from pipeline.monitoring.single_connection import check_alone
 from sinks.batch.group import Outcome
-from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, Totals, in_all
-from sinks.delta.retries import FIRST_WAIT_S, doubled_s
+from sinks.batch.proof import BatchResult, Totals, in_all
+from sinks.batch.replica import Opening, Replica
+from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
 from sources.group.standing import ListedLog, Seen
 from sources.offsets import Offset
@@ -123,7 +122,7 @@ class Replication:
         }
 
     def hear(self, seen: Seen, now_s: float) -> None:
-        """Take what the planner has `seen` of its logs, or of others; not while it is being started."""
+        """Take the bounds that the planner has `seen`, of any logs; not while this one is being started."""
         self._logs.hear(seen, self.turn, now_s, self._aside)
 
     def progress(self) -> Progress:
@@ -233,7 +232,7 @@ class Replication:
         return self._phase
 
     def _ask_master(self, now_s: float) -> None:
-        """Ask the master what is due, decide about partitions by themselves, and add those gained. Raises nothing."""
+        """Ask the master if that is due, decide about single partitions, and add those gained. Raises nothing."""
         self._logs.watch.poll(now_s)
         is_due = self._aside.is_due(now_s)
         if not (is_due or self._logs.has_news) or not self.in_use.acquire(blocking=False):
@@ -250,7 +249,7 @@ class Replication:
             self.in_use.release()
 
     def _decide_aside(self, now_s: float) -> None:
-        """Decide about partitions that errors keep from being read; if they are all there are, about the topic."""
+        """Decide about partitions that errors keep from being read; about the topic, if these are all of them."""
         if (error := self._aside.of_all(self.replicas)) is not None:
             self.fail(error, for_good=self._available_now)
             return
@@ -261,7 +260,7 @@ class Replication:
         self._error = self._aside.error
 
     def _meet_alone(self, error: LogtwinError) -> LogtwinError | None:
-        """Handle `error` of one partition, by itself. Returns the one that is left; None if none is."""
+        """Handle the `error` of one partition. Returns the error that is left; None if none is."""
         self._blame(error)
         try:
             return None if self._logs.meet_alone(error) else self._error
@@ -279,18 +278,18 @@ class Replication:
             self.in_use.release()
 
     def note(self, error: LogtwinError) -> None:
-        """Note `error`, which stops reading, of its partition or of all; the next poll decides. From any thread."""
+        """Note an `error` that keeps its partition, or all, from being read; the next poll decides. From any thread."""
         is_of_one = self._logs.master.traits.gains_logs and str(error.log) in self.replicas
         if not is_of_one or not self._aside.note(str(error.log), error):
             self._noted = error
 
     @property
     def is_read(self) -> bool:
-        """Whether the next batch may contain some of it."""
+        """Whether the next batch may read it."""
         return self._phase is Phase.RUNNING and self._noted is None and self._aside.is_decided
 
     def came_to(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Take what a batch came to, for each of its logs that was in it."""
+        """Take the outcome of a batch for each of its logs that was in it."""
         self.took([one for one in outcomes.values() if isinstance(one, BatchResult)])
         for log_id, outcome in outcomes.items():
             if isinstance(outcome, LogtwinError):
@@ -356,7 +355,7 @@ class Replication:
         return self._error
 
     def fail(self, error: LogtwinError, *, for_good: bool) -> None:
-        """Handle `error`, which ended the log or kept it from starting.
+        """Handle an `error` that ended the log or kept it from starting.
 
         It ends the log for good; or makes it wait until the master can be asked again; or only until a loss was
         recorded and passed, or the replica repaired. Does nothing if the log has already ended.
@@ -388,7 +387,7 @@ class Replication:
             log.log(logging.DEBUG if is_told else logging.WARNING, "%s; trying again in %.0f s", error, wait_s)
 
     def _let_go(self) -> bool:
-        """Wait for what another run has taken; other partitions of the topic go on. Returns whether there is such."""
+        """Wait for logs that another run has taken; other partitions go on. Returns whether there are any."""
         if not self._logs.let_go():
             return False
         wait_s = 0.0

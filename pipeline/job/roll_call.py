@@ -26,7 +26,7 @@ ASK_EVERY_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a job has to do: begin to follow what has `come`, and report what is `unlisted`.
+    """The changes for a job: logs that have `come`, which it begins to follow, and `unlisted` ones, which it reports.
 
     What is contested is not in it: it does not come, and if the job follows it already, it goes on with its own log.
     """
@@ -67,15 +67,15 @@ class RollCall:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it without waiting for servers that do not answer. Idempotent."""
+        """Stop asking, without waiting for servers that do not answer. Idempotent."""
         self._stopping.set()
 
     def follow(self, followed: Collection[LogId]) -> None:
-        """Say what the job follows."""
+        """Set the logs that the job follows."""
         self._followed = followed
 
     def answer(self) -> Rosters | None:
-        """Return what was found since the last call; None if nobody has asked since then."""
+        """Return the answer that came since the last call; None if there was none."""
         answer, self._answer = self._answer, None
         return answer
 
@@ -85,7 +85,7 @@ class RollCall:
             self.ask()
 
     def ask(self) -> None:
-        """Ask now. Says once what is wrong, and again after it was not."""
+        """Ask now. An error is logged once, and again only after it was gone."""
         self._said, self._saying = self._saying, set()
         try:
             rosters = Rosters.of(self._config, self._followed, self._warn)

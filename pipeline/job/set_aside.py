@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
-from sinks.delta.retries import FIRST_WAIT_S, doubled_s
+from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sources.errors import LogtwinError, NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost
 
 OF_ALL = (NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost)
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class SetAside:
-    """Such partitions of one topic, by log id. Any thread may call `note` and `moved`; the job's calls the others.
+    """Partitions of one topic that are left out. Any thread may call `note` and `moved`; the job's calls the others.
 
     `meet` handles an error, and returns the one that is left; None if nothing is.
     """
@@ -35,7 +35,7 @@ class SetAside:
         self._tries: Counter[str] = Counter()
 
     def note(self, log_id: str, error: LogtwinError) -> bool:
-        """Note `error`, which keeps the partition from being read, if it is only this partition's. Returns whether."""
+        """Note an `error` that keeps this partition alone from being read. Returns whether it is such an error."""
         is_its_own = not isinstance(error, OF_ALL)
         if is_its_own:
             self._noted = {**self._noted, log_id: error}
@@ -43,7 +43,7 @@ class SetAside:
 
     @property
     def undecided(self) -> Collection[LogtwinError]:
-        """What was noted since the last decision."""
+        """The errors noted since the last decision."""
         return self._noted.values()
 
     @property
@@ -59,7 +59,7 @@ class SetAside:
 
     @property
     def error(self) -> LogtwinError | None:
-        """The error of one that is left out: of the one that stays out longest."""
+        """The error of the partition that stays out longest."""
         return max(self._out.values(), key=lambda one: one[0], default=(0.0, None))[1]
 
     def is_due(self, now_s: float) -> bool:
@@ -77,7 +77,7 @@ class SetAside:
         return {log_id: one for log_id, one in self._out.items() if one[0] == math.inf}
 
     def decide(self, now_s: float, *, can_try_again: bool) -> None:
-        """Decide about what was noted, which `settle` ends, and let those be read again whose time has come."""
+        """Decide about the errors noted, until `settle`, and let partitions be read again whose time has come."""
         left: dict[float, list[LogtwinError]] = {}
         out = {log_id: one for log_id, one in self._out.items() if one[0] > now_s}
         for log_id, noted in self._noted.items():
@@ -101,7 +101,7 @@ class SetAside:
         self._noted = {}
 
     def moved(self, log_id: str) -> bool:
-        """A batch had the partition. Returns whether an error had kept it from being read."""
+        """Note that a batch had the partition. Returns whether an error had kept it from being read."""
         return self._tries.pop(log_id, None) is not None
 
     def begin_without(self, errors: Mapping[str, LogtwinError], log_ids: Collection[str]) -> None:
@@ -113,7 +113,7 @@ class SetAside:
             raise kept
 
     def begin_again(self) -> None:
-        """The topic is started again, and with it all but those that stay out."""
+        """Note that the topic is started again, with all partitions but those that stay out."""
         self._out = self._staying_out()
         self._tries.clear()
         self._noted = {}

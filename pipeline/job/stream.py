@@ -36,7 +36,7 @@ from sources.extras import missing_package
 from sources.group.offsets import GroupOffset
 
 VERSION = "v1"
-"""Of the offset log."""
+"""The version of the offset log."""
 
 CHECK_OWNERSHIP_EVERY_S = 5.0
 """How often a job checks that it still owns its logs, in case no batch tells it."""
@@ -110,7 +110,7 @@ class Stream:
         return self._query is not None and not self._query.isActive
 
     def end(self) -> LogtwinError | None:
-        """Take leave of a query that has ended. Returns its error; None if it was stopped or read everything."""
+        """Forget a query that has ended. Returns its error; None if it was stopped or read everything."""
         query, self._query = self._query, None
         failure = None if query is None else query.exception()
         return None if failure is None else error_of(failure, self._name)

@@ -7,7 +7,7 @@ available_now the tables are updated after the logs have reached their ends.
 
 Of several shards one updates each table, from what all of them have committed: a step depends on the tables alone.
 
-Tables that an entry of many finds in its events (`pipeline/config/found_tables.py`) join the others.
+Tables that an entry of many finds in its events (`pipeline/config/found.py`) join the others.
 
 If a log goes back, a table with a key is rebuilt beside the existing one, step by step, too.
 """
@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.monitoring.progress import TableProgress
-from sinks.delta.retries import FIRST_WAIT_S, doubled_s
+from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sinks.typed.definition import Definition
 from sinks.typed.rebuild import TypedRebuild
 from sinks.typed.step.follower import TypedFollower
@@ -59,7 +59,7 @@ class _Table:
 
     @property
     def errors(self) -> list[LogtwinError]:
-        """What keeps it from being updated, and what keeps tables from being made that it has found."""
+        """The errors that keep it from being updated, and those that keep its found tables from being made."""
         return [*([] if self.error is None else [self.error]), *self.flaws]
 
     def progress(self) -> TableProgress:
@@ -99,7 +99,7 @@ class TypedTables:
             self._thread.start()
 
     def look_soon(self) -> None:
-        """Tell it that a log table has a new commit. From any thread."""
+        """Look for new commits of the log tables soon. From any thread."""
         self._news.set()
 
     def bring(self, is_wanted: Callable[[], bool]) -> list[LogtwinError]:
@@ -158,7 +158,7 @@ class TypedTables:
                 one.wanted, one.follower, one.anew = wanted, self._follower(wanted), None
 
     def _find(self) -> bool:
-        """Follow the tables that were found since. Returns whether there are any."""
+        """Follow tables that were found since the last call. Returns whether there are any."""
         if not self._finds:
             return False
         self._find_at_s = time.monotonic() + _FIND_S
@@ -180,7 +180,7 @@ class TypedTables:
         return len(self._tables) > there
 
     def _told(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
-        """As `_try`, and logs once what keeps the table from being updated, and once that it is updated again."""
+        """Call `_try`; log once what keeps the table from being updated, and once that it is updated again."""
         before = one.error
         has_more = self._try(one, work)
         if one.error is not None and (before is None or str(before) != str(one.error)):
@@ -190,7 +190,7 @@ class TypedTables:
         return has_more
 
     def _try(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
-        """What `work` returns; False if it fails."""
+        """Return what `work` does; False if it fails."""
         try:
             has_more = work(one)
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
@@ -228,7 +228,7 @@ class TypedTables:
         return False
 
     def _tell_unmatched(self, one: _Table) -> None:
-        """Say once of which topics no message has come, now that the table has seen all that its logs have."""
+        """Log once the topics without a message, once the table has seen all of its logs."""
         before, one.unmatched = one.unmatched, one.follower.unmatched
         if one.unmatched and one.unmatched != before:
             log.warning(

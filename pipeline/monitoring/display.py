@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.system.log_lines import FACTS
+from pipeline.system.console import FACTS
 from sources.errors import unnamed
 from sources.offsets import LogId, Unit
 from sources.visible import visible
@@ -27,7 +27,7 @@ from sources.visible import visible
 RATE_WINDOW_S = 5.0
 LINE_EVERY_S: Final = 60.0
 MOST_LINES: Final = 20
-"""Of more logs than this there is one line for all; each one's errors are logged where they come."""
+"""More logs than this share one line; errors of each are logged as they come."""
 _ALL_EVERY_S: Final = 5.0
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class _Shown:
 
     @property
     def state(self) -> object:
-        """What is worth a line at once when it changes."""
+        """The facts whose change is worth a line at once."""
         waits_for = type(self.of.error).__name__ if self.of.phase is Phase.WAITING else None
         return self.of.phase, waits_for, self.of.reconnects, self.of.batches > 0
 
@@ -202,7 +202,7 @@ def in_unit(offsets: int | None, unit: Unit) -> str:
 
 
 def held_back_by_transaction(offsets: int) -> str:
-    """What is behind the last offset that can be read of a partition, as text for a person."""
+    """Say for a person what lies behind the last offset of a partition that can be read."""
     return f"{in_unit(offsets, 'offsets')} wait for an open transaction to end"
 
 
@@ -255,7 +255,7 @@ def _line(row: dict[str, str]) -> str:
 
 
 def fact_blocks(blocks: Iterable[tuple[object, Iterable[tuple[str, str]]]]) -> Group:
-    """What is said of each log: a heading, and a fact a line."""
+    """Lay out facts of each log: a heading, and a fact a line."""
     made = ((Text(str(name), style="bold"), FactTable([*facts], "  "), Text()) for name, facts in blocks)
     return Group(*(part for block in made for part in block))
 

@@ -38,7 +38,7 @@ class Readers(enum.Flag):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a field says. `key` is its name in JSON, given if it is not the field's; `kind` its type there, in words."""
+    """The meaning of a field. `key` is its name in JSON, if it is not the field's; `kind` its type there, in words."""
 
     meaning: str
     readers: Readers = Readers.BOTH

@@ -91,7 +91,7 @@ def _told(declared: type, subject: str) -> Iterator[_Family]:
 
 
 def _told_of_partitions() -> Iterator[_Family]:
-    """Those of a topic's partitions, which a label tells apart."""
+    """The metrics of a topic's partitions, which a label tells apart."""
     for one, value in metrics_of(PartitionProgress):
         name = f"partition_{one.name}" + ("_offsets" if "offsets" in one.units else "")
         of_a_partition = Metric(name, f"of a partition: {one.meaning}", label="partition")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from pipeline.monitoring.facts import UNIT, Fact, Metric, Readers, as_json
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.bounds import UntilLoss
 from sources.errors import LogtwinError, error_types
 from sources.loss import Condition
@@ -265,11 +265,11 @@ class Progress:
 
     @property
     def unit(self) -> Unit:
-        """What its offsets count."""
+        """The unit of its offsets."""
         return LogId.parse(self.log_id).unit
 
     def as_json(self, readers: Readers = Readers.STATUS) -> dict[str, Any]:
-        """What `readers` are told, by key."""
+        """The facts that `readers` are told, by key."""
         each = sorted(self.partitions.items())
         parts = [{"partition": number} | as_json(one, readers, "offsets", ("offsets",)) for number, one in each]
         return as_json(self, readers, self.unit) | {"partitions": parts}
@@ -278,7 +278,7 @@ class Progress:
 def of_job(
     *, session: SessionState, until_loss: UntilLoss | None, error: LogtwinError | None, **facts: Any
 ) -> Progress:
-    """What a job says of a log: `facts`, and those in the state of its session and in what threatens it.
+    """The progress of a log in a job: `facts`, and those in the state of its session and in what threatens it.
 
     `error` is what ended it, what it waits out, or what keeps a partition from being read.
     """

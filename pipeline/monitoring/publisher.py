@@ -1,4 +1,4 @@
-"""Publishes what a job's run says of itself and its logs (`pipeline/monitoring/run_file.py`), as long as it lives.
+"""Publishes what a job's run says of itself and its logs (`pipeline/monitoring/run_state.py`), as long as it lives.
 
 Others see by it what it has: a job without shard is refused by them, one of a shard waits. Shards of one configuration
 share its logs (sources/shards.py). While their number is changed, jobs of both numbers run, and each meets logs that
@@ -17,8 +17,16 @@ from typing import Any, Final
 
 from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import ENDED, Phase, Progress
-from pipeline.monitoring.run_file import RunFile, runs_of, tidy
-from pipeline.monitoring.run_state import PUBLISH_EVERY_S, Run, RunState, check_free, process_space
+from pipeline.monitoring.run_state import (
+    PUBLISH_EVERY_S,
+    Run,
+    RunFile,
+    RunState,
+    check_free,
+    process_space,
+    runs_of,
+    tidy,
+)
 from sinks.state.log_state import Writer
 from sources.errors import AlreadyRunning, HeldElsewhere, of_log
 from sources.offsets import LogId, topic_and_number
@@ -226,7 +234,7 @@ class Publisher:
             self._say_once(failure)
 
     def _seen(self) -> Sequence[Run]:
-        """What the runs of the warehouse said a moment ago."""
+        """The runs of the warehouse, as read a moment ago."""
         with self._looking:
             if time.monotonic() - self._looked_at_s >= LOOK_AGAIN_S:
                 try:

@@ -1,9 +1,13 @@
-"""What the run of a job says of itself and of its logs, and how far it can be believed. Reads clocks, writes nothing.
+"""What the run of a job says of itself and of its logs, the file that it says it in, and how far it can be believed.
 
-A run says it in a file of its own (`pipeline/monitoring/run_file.py`), which it renews as long as it lives. A start
-reads the files of the others, and refuses a log that another live run has; `logtwin status` shows them. They are only a
-hint: the table decides who owns a log (`sinks/state/positions.py`). So a file that cannot be written or read hinders
-nothing, and that of a killed run is out of date after 15 s.
+    <warehouse>/_runs/<run id>.json                      a job
+    <warehouse>/_runs/_reading/<log id>/<run id>.json    a verb that reads from a master that counts connections
+
+Each file is written by its own run alone, which renews it as long as it lives. A start reads the files of the others,
+and refuses a log that another live run has; `logtwin status` shows them. They are only a hint: the table decides who
+owns a log (`sinks/state/positions.py`). So a file that cannot be written or read hinders nothing, and that of a killed
+run is out of date after 15 s. A start, or ``logtwin maintain``, removes the files of ended runs whose logs others tell.
+Files in other folders are ignored: older versions wrote one for each log, ``_runs/<log id>.json``.
 
 On the same host, with the same process ids, a run is known to be dead if its process is gone; elsewhere only time
 tells. That compares the wall clocks of two hosts: if they are d seconds apart, a live run looks d seconds older or
@@ -14,28 +18,32 @@ apart, or after a clock jump, a live run may look dead. Then the table decides: 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from pipeline.monitoring.progress import ENDED, Phase
 from sinks.state.log_state import Writer
+from sinks.storage.place import SPARE_BYTES, SmallFile
+from sources.access.spread import side_by_side
 from sources.errors import AlreadyRunning
 
 PUBLISH_EVERY_S: Final = 5.0
 FRESH_S: Final = 15.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a run said last. `logs`: by id of a log or topic its phase, since when the run has it, and its facts.
+    """The last words of a run. `logs`: by id of a log or topic its phase, since when the run has it, and its facts.
 
     `waits_for`: the logs of its share that other runs have, and which.
     """
@@ -78,7 +86,7 @@ class Run:
         return found
 
     def of(self, log_id: str) -> RunState | None:
-        """What it says of a log or topic; None if it does not have it."""
+        """The state of a log or topic in this run; None if it does not have it."""
         if log_id not in self.logs:
             return None
         facts = dict(self.logs[log_id])
@@ -109,7 +117,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What a run said last of a log or topic that it has had since `begun_at`.
+    """The last words of a run about a log or topic that it has had since `begun_at`.
 
     `updated_at` is when it said that: of a log that has ended, when it ended. `facts` are from `Progress.as_json`.
     """
@@ -171,7 +179,7 @@ def superseded(runs: Sequence[Run], now: datetime) -> list[Run]:
 
 
 def told_together(runs: Iterable[Run], log_id: str, now: datetime) -> RunState | None:
-    """What `tellers` say of a log or topic, as one.
+    """Combine what `tellers` say of a log or topic.
 
     Of a topic that several shards have, offsets are sums, and who runs it and how is said of the shard that is worst
     off.
@@ -201,7 +209,7 @@ _CONCERN: Final = (Phase.DONE, Phase.STOPPED, Phase.RUNNING, Phase.STARTING, Pha
 
 
 def _known(combine: Any, key: str, told: Iterable[RunState]) -> Any:
-    """What `combine` makes of the values of a fact; None if one of them is unknown."""
+    """Combine the values of a fact; None if one of them is unknown."""
     values = [one.facts.get(key) for one in told]
     return None if None in values else combine(values)
 
@@ -254,3 +262,59 @@ def is_gone(pid: int) -> bool:
     with suppress(OSError):  # not Linux, or hidden
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     return False
+
+
+class RunFile:
+    """The file of one run. Every method raises OSError if its storage cannot be reached, and nothing else."""
+
+    def __init__(self, warehouse: str, run: str, folder: str = "") -> None:
+        self._file = SmallFile(f"{_folder(warehouse, folder)}/{run}.json")
+
+    @classmethod
+    def below(cls, warehouse: str, folder: str = "") -> list[RunFile]:
+        """All files of jobs, or of verbs, those in `folder` below; none if it does not exist."""
+        names = SmallFile.names_in(_folder(warehouse, folder))
+        return [cls(warehouse, name.removesuffix(".json"), folder) for name in names if name.endswith(".json")]
+
+    def remove(self) -> None:
+        """Remove the file; one that does not exist is no error."""
+        self._file.remove()
+
+    def read(self) -> Run | None:
+        """Read what the run said last; None if there is no file, or this version cannot parse it."""
+        content = self._file.read()
+        try:
+            return None if content is None else Run.from_json(content.decode())
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+
+    def write(self, run: Run) -> None:
+        """Write atomically: a reader sees the old content or the new. On a full disk, over the old one."""
+        self._file.write(run.as_json().encode(), spare_bytes=SPARE_BYTES)
+
+
+def _folder(warehouse: str, folder: str) -> str:
+    return f"{warehouse.rstrip('/')}/_runs/{folder}".rstrip("/")
+
+
+def runs_of(warehouse: str) -> list[Run]:
+    """Read what all jobs of a warehouse said last, also those that have ended. Raises OSError."""
+    return [one for one in side_by_side(RunFile.read, RunFile.below(warehouse)) if one is not None]
+
+
+def runs_seen(warehouse: str) -> list[Run]:
+    """`runs_of` for whoever only shows them: none, with a warning, if they cannot be read."""
+    try:
+        return runs_of(warehouse)
+    except OSError as error:
+        log.warning("cannot see which jobs run: %s", error)
+        return []
+
+
+def tidy(warehouse: str) -> None:
+    """Remove the files of runs that are not live and whose logs others tell. Raises OSError.
+
+    A live run that was taken for dead writes its file again.
+    """
+    for one in superseded(runs_of(warehouse), datetime.now(UTC)):
+        RunFile(warehouse, one.writer.run).remove()

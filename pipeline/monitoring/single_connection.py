@@ -2,7 +2,7 @@
 
 Inside a process the session and its tasks take turns. Between processes, the job of a log and the verbs that read from
 its master (verify, backfill, repair) announce themselves in small files that they renew
-(`pipeline/monitoring/run_file.py`):
+(`pipeline/monitoring/run_state.py`):
 
     <warehouse>/_runs/<run id>.json                      the job
     <warehouse>/_runs/_reading/<log id>/<run id>.json    a verb, for as long as it reads
@@ -28,8 +28,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import RunFile, runs_of
-from pipeline.monitoring.run_state import PUBLISH_EVERY_S, Run, RunState, forgotten_at, process_space
+from pipeline.monitoring.run_state import PUBLISH_EVERY_S, Run, RunFile, RunState, forgotten_at, process_space, runs_of
 from sinks.state.fence import this_writer
 from sinks.state.log_state import Writer
 from sources.errors import AlreadyRunning, NotAlone

@@ -90,7 +90,7 @@ class Upkeep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What one step did, by the names that `Upkeep` has for the sums."""
+    """The work of one step, by the names that `Upkeep` has for the sums."""
 
     merged_files: int = 0
     merged_into: int = 0
@@ -108,7 +108,7 @@ class UpkeepFile:
         self._file = SmallFile(f"{config.warehouse.rstrip('/')}/_runs/_upkeep/{scope}.json")
 
     def read(self, now: datetime) -> Upkeep | None:
-        """What is known of the newest upkeep; None if there was none, or this version cannot parse the file."""
+        """Read the newest upkeep; None if there was none, or this version cannot parse the file."""
         content = self._file.read()
         if content is None:
             return None
@@ -193,7 +193,7 @@ def _iso(at: datetime) -> str:
 
 
 def seen(config: Config) -> Upkeep | None:
-    """What is known of the newest upkeep, for whoever only shows it: None, too, if the file cannot be read."""
+    """Read the newest upkeep, to show it: None, too, if the file cannot be read."""
     return _read(UpkeepFile(config), datetime.now(UTC))
 
 

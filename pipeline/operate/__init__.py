@@ -1,1 +1,4 @@
-"""Operations that an operator runs on a replica: backfill, repair, rebuild, maintenance."""
+"""Operations that an operator runs on a replica: backfill, repair, rebuild, maintenance.
+
+A module for each verb; begin with `maintain.py`, and for what changes a log with `backfill.py`.
+"""

@@ -1,8 +1,8 @@
 """``logtwin backfill``: fills holes below a replica's position, from its master or from a copy.
 
-The wanted holes are read in batches, each a Spark job of parallel splits and a commit of its own
-(`sinks/healing/hole_filler.py`), while the stream goes on. The source must be the same log
-(`sinks/healing/neighbours.py`). What it does not hold, and what is damaged there, stays a hole. A second run, even at
+The wanted holes, chosen by offset or by the master's time (`Wanted`), are read in batches, each a Spark job of parallel
+splits and a commit of its own, while the stream goes on; `sinks/healing/hole_filler.py` does that, and checks that the
+source is the same log. What the source does not hold, and what is damaged there, stays a hole. A second run, even at
 the same time, does no harm: it fills only what is still missing.
 """
 
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,27 +23,26 @@ from pipeline.inspect.coverage import read_accounts
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.monitoring.display import extent, size
 from pipeline.monitoring.single_connection import alone_at
-from pipeline.operate.hole_filter import Wanted
-from sinks.batch.result import BatchStep, no_step
+from sinks.batch.proof import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
-from sinks.books.ledger_rows import LedgerRows
-from sinks.healing.hole_filler import FilledRange, HoleFiller
-from sinks.healing.neighbours import compare, free_at_end
-from sinks.history.keyed_state import KeyedStateFollower
+from sinks.books.ledger import LedgerRows
+from sinks.healing.hole_filler import FilledRange, HoleFiller, compare_neighbours, free_at_end
+from sinks.history.key_values import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason
-from sinks.proof.stored_log import StoredLog
+from sinks.proof.stored import StoredLog
 from sinks.state.holes import Holes, joined
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.tables import log_table
 from sinks.values.incident import State
 from sinks.values.ledger_row import BACKFILL
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import END, LogId, Offset, OffsetRange
 
 log = logging.getLogger(__name__)
 _NOTE = "logtwin backfill: every record of the range is in the table"
+Bound = int | datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class _Backfill:
                     yield from self._fill_hole(held, hole, self._readable(hole, part, free), free)
 
     def _readable(self, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> OffsetRange:
-        """What the source holds of `part` of `hole`, cut at record boundaries.
+        """The part of `part` of `hole` that the source holds, cut at record boundaries.
 
         A stream can only be cut where a hole begins. Whether a record reaches across the end of `hole` shows when it is
         read, except for the ids that are `free` there.
@@ -186,7 +186,7 @@ class _Backfill:
         if part.is_empty:
             return
         committed = held.offset
-        neighbours = compare(self._stored, self._source, self._in_source, hole, committed)
+        neighbours = compare_neighbours(self._stored, self._source, self._in_source, hole, committed)
         if not neighbours.are_known and self._source.identity() is None:
             self._check_joins(hole, part, free)
         # Damage may be passed only in what is known to be the same log. Otherwise it could hide a different log.
@@ -245,3 +245,70 @@ def _heal(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) -> tup
 
 def _is_backfilled(ledger: LedgerRows, place: OffsetRange, since_us: int) -> bool:
     return any(row.origin == BACKFILL and row.committed_at >= since_us for row in ledger.overlapping(place))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The wanted holes: offsets from `start` on and below `end`.
+
+    If a bound is a time, it selects whole holes that may lack messages which were stored on its side. None is no bound.
+    """
+
+    start: Bound = None
+    end: Bound = None
+
+    @classmethod
+    def parse(cls, start: str | None, end: str | None) -> Wanted:
+        """Parse two bounds, each an offset or a time in ISO 8601, UTC if it has no zone. Raises ConfigurationError."""
+        wanted = cls(_bound("--from", start), _bound("--to", end))
+        if wanted.is_backwards:
+            raise ConfigurationError("--to lies before --from", expected=f"{start} or more", found=end)
+        return wanted
+
+    @property
+    def is_backwards(self) -> bool:
+        bounds = (self.start, self.end)
+        match bounds:
+            case (int() as start, int() as end):
+                return end < start
+            case (datetime() as start, datetime() as end):
+                return end < start
+        return False
+
+    @property
+    def needs_times(self) -> bool:
+        return isinstance(self.start, datetime) or isinstance(self.end, datetime)
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The range that the bounds allow that are offsets."""
+        start = self.start if isinstance(self.start, int) else 0
+        end = self.end if isinstance(self.end, int) else END
+        return OffsetRange(Offset(start), Offset(end))
+
+    def may_lie_between(self, after_us: int | None, before_us: int | None) -> bool:
+        """Whether the bounds that are times allow a hole between messages stored at these times.
+
+        Both are µs since 1970; None if there is no such message.
+        """
+        is_early = isinstance(self.start, datetime) and before_us is not None and before_us < _micros(self.start)
+        is_late = isinstance(self.end, datetime) and after_us is not None and after_us >= _micros(self.end)
+        return not is_early and not is_late
+
+
+def _bound(option: str, text: str | None) -> Bound:
+    if text is None:
+        return None
+    if text.isdecimal():
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{option} is not usable", expected="an offset, or a time like 2026-01-31T12:00:00Z", found=text
+        ) from error
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _micros(at: datetime) -> int:
+    return round(at.timestamp() * 1_000_000)

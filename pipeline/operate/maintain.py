@@ -6,7 +6,7 @@
     per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
     ledger              rows of past hours are joined (`sinks/upkeep/ledger.py`)
     per table           a checkpoint of the Delta log; files that no commit names go (VACUUM); so do old log entries
-    per warehouse       files of ended jobs whose logs other jobs tell (`pipeline/monitoring/run_file.py`)
+    per warehouse       files of ended jobs whose logs other jobs tell (`pipeline/monitoring/run_state.py`)
 
 Each step is one commit, or a deletion of what nobody needs. Killed anywhere, it can be run again; run twice, the second
 run changes nothing. Tables that do not exist are skipped.
@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, MaintainConfig
 from pipeline.inspect.selection import held_topics, subjects
 from pipeline.monitoring.display import count, duration, number, size
-from pipeline.monitoring.run_file import tidy
+from pipeline.monitoring.run_state import tidy
 from pipeline.monitoring.upkeep import Done, Telling
 from pipeline.verify.summary import describe, incident_of
 from sinks.books.incidents import IncidentsTable
@@ -95,7 +95,7 @@ class MaintenanceStep:
         return asdict(self)
 
     def and_also(self, other: MaintenanceStep) -> MaintenanceStep:
-        """The same step of another log of the table, added."""
+        """Add the same step of another log of the table."""
         known = self.bytes_after is not None and other.bytes_after is not None
         return replace(
             self,
@@ -110,7 +110,7 @@ class MaintenanceStep:
 
     @property
     def done(self) -> Done:
-        """What the step did, as `Upkeep` counts it."""
+        """The work of the step, as `Upkeep` counts it."""
         if self.step == "merge":
             return Done(merged_files=self.files_before, merged_into=self.files_after)
         if self.step == "join":
@@ -327,7 +327,7 @@ def told(steps: Iterator[MaintenanceStep], telling: Telling) -> Iterator[Mainten
 
 
 def step_lines(steps: Sequence[MaintenanceStep], *, dry_run: bool) -> Iterator[str]:
-    """What changed, or with `dry_run` would change: a line a table, and a summary."""
+    """Say what changed, or with `dry_run` would change: a line a table, and a summary."""
     sums: dict[tuple[str, str], MaintenanceStep] = {}
     for one in steps:
         before = sums.get((one.table, one.step))
@@ -376,4 +376,4 @@ _CHANGES: Mapping[str, Callable[[MaintenanceStep], str]] = {
     "vacuum": partial(_deleted, what="file", several="files"),
     "log": partial(_deleted, what="entry of the Delta log", several="entries of the Delta log"),
 }
-"""What each kind of step changed, in words; nothing if it changed nothing, as a checkpoint does."""
+"""The words for the change of each kind of step; empty if it changed nothing, as a checkpoint does."""

@@ -12,14 +12,12 @@ from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
 from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.display import size
-from pipeline.monitoring.run_file import runs_of
-from pipeline.monitoring.run_state import check_free
+from pipeline.monitoring.run_state import check_free, runs_of
 from pipeline.monitoring.single_connection import alone_at
-from pipeline.operate.backfill import result_lines, run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted, result_lines, run_backfill
 from pipeline.spark.session import session_for
 from sinks.healing.repair import Repair, Repaired, WayBack
-from sinks.history.keyed_state import KeyedStateFollower
+from sinks.history.key_values import KeyedStateFollower
 from sources.errors import ConfigurationError, LogtwinError
 
 log = logging.getLogger(__name__)
@@ -98,7 +96,7 @@ def _check_idle(warehouse: str, log_id: str) -> None:
 
 
 def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
-    """What a repair did, or would do, as lines of text for a person."""
+    """Say for a person, in lines, what a repair did, or would do."""
     if found.position is None:
         yield "nothing was replicated yet, so there is nothing to repair"
         return

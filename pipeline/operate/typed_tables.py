@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.inspect.typed_counts import TypedCounts, unfit_words
+from pipeline.inspect.typed_status import TypedCounts, unfit_words
 from pipeline.monitoring.display import count, number
 from sinks.delta.kernel import Snapshot
 from sinks.delta.spark_jobs import JobFacts, job_failure

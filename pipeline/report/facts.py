@@ -1,15 +1,24 @@
 """The facts of a report: the values between the queries that find them and the page that shows them. Pure.
 
-Times are aware datetimes. A list that was shortened to its most important rows says how many there are.
+Times are aware datetimes. A list that was shortened to its most important rows says how many there are. A Kafka topic
+may have hundreds of partitions, each of which is a log: the report shows one line for it, a `ReportSubject`, and its
+partitions when it is unfolded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
+from typing import Final, TypeVar
 
 from pipeline.inspect.typed_status import TypedStatus
+from sources.offsets import LogId, topic_and_number
+
+_TOPICS: Final = "kafka/"
+_PARTS: Final = 4  # of a partition's id: kafka/<cluster>/<topic>/<number>; the id of a topic has no number
+_Value = TypeVar("_Value", int, float, datetime)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What the last job of a log or topic published at the time `at`: its phase, and how far it is behind."""
+    """The last words of the job of a log or topic, at the time `at`: its phase, and how far it is behind."""
 
     subject: str
     is_live: bool
@@ -51,7 +60,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """What was committed for a log or a topic in the time span that starts at `at`.
+    """The commits of a log or a topic in the time span that starts at `at`.
 
     `log_id` is None for all logs that are not named, together.
     """
@@ -150,7 +159,7 @@ class SlowestGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What waits in one place: `source` is a producer group, or the kind of delay. For times see `Pending`."""
+    """Messages that wait in one queue: `source` is a producer group, or the kind of delay. For times see `Pending`."""
 
     log_id: str
     source: str
@@ -246,3 +255,74 @@ class Facts:
     upkeep: str | None = None
     has_metadata: bool = False
     unconfigured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSubject:
+    """A log or a topic. `name` is its id; `logs` are the topic's partitions, or the log alone."""
+
+    name: str
+    logs: tuple[LogFacts, ...]
+
+    @property
+    def is_topic(self) -> bool:
+        return self.name.startswith(_TOPICS)
+
+    @property
+    def whole(self) -> LogFacts:
+        """The subject as one log.
+
+        Counts and offsets are sums over the partitions, as in `logtwin status`. The time up to which nothing is missing
+        is that of the partition that is furthest behind, and waits are the longest; empty partitions have none.
+        """
+        if len(self.logs) == 1:
+            return replace(self.logs[0], log_id=self.name)
+        return LogFacts(
+            log_id=self.name,
+            records=sum(one.records for one in self.logs),
+            bytes=sum(one.bytes for one in self.logs),
+            begin=sum(one.begin for one in self.logs),
+            end=sum(one.end for one in self.logs),
+            complete_to=_all(sum, self.logs, lambda one: one.complete_to),
+            complete_through=_known(min, (one.complete_through for one in self.logs)),
+            open_incidents=sum(one.open_incidents for one in self.logs),
+            oldest_stored=_known(min, (one.oldest_stored for one in self.logs)),
+            newest_stored=_known(max, (one.newest_stored for one in self.logs)),
+            last_committed=_known(max, (one.last_committed for one in self.logs)),
+            newest_waited_s=_known(max, (one.newest_waited_s for one in self.logs)),
+            waited_p50_s=_known(max, (one.waited_p50_s for one in self.logs)),
+            waited_p99_s=_known(max, (one.waited_p99_s for one in self.logs)),
+        )
+
+
+def subject_of(log_id: str) -> str:
+    """The id of a partition's topic; for any other log its own id."""
+    if log_id.startswith(_TOPICS) and log_id.count("/") == _PARTS - 1:
+        return str(topic_and_number(LogId.parse(log_id))[0])
+    return log_id
+
+
+def subjects(logs: Iterable[LogFacts]) -> list[ReportSubject]:
+    """The subjects in the order of their first logs; partitions by number."""
+    found: dict[str, list[LogFacts]] = {}
+    for one in logs:
+        found.setdefault(subject_of(one.log_id), []).append(one)
+    return [ReportSubject(name, tuple(sorted(of, key=lambda one: _number(one.log_id)))) for name, of in found.items()]
+
+
+def _number(log_id: str) -> int:
+    return topic_and_number(LogId.parse(log_id))[1] if subject_of(log_id) != log_id else 0
+
+
+def _known(which: Callable[[list[_Value]], _Value], values: Iterable[_Value | None]) -> _Value | None:
+    """`which` of the values that are known; None if none is."""
+    found = [value for value in values if value is not None]
+    return which(found) if found else None
+
+
+def _all(
+    which: Callable[[list[int]], int], logs: Sequence[LogFacts], value: Callable[[LogFacts], int | None]
+) -> int | None:
+    """`which` of the logs' values; None unless all are known."""
+    found = [one for one in map(value, logs) if one is not None]
+    return which(found) if len(found) == len(logs) else None

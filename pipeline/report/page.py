@@ -23,8 +23,7 @@ from plotly.utils import PlotlyJSONEncoder
 from pipeline.inspect.overview import Overview
 from pipeline.monitoring.display import count, moment
 from pipeline.report.drawing.now import ReportState, headlines_now, summary_now
-from pipeline.report.drawing.palette import for_dark_screens, style_rules
-from pipeline.report.drawing.plotting import with_marks
+from pipeline.report.drawing.plotting import for_dark_screens, style_rules, with_marks
 from pipeline.report.drawing.sections import sections
 from pipeline.report.drawing.wording import Headline, Level, headlines, summary
 from pipeline.report.facts import Facts
@@ -67,7 +66,7 @@ def live_policy() -> str:
 
 
 def now_part(seen: Overview | LogtwinError, at: datetime, every_s: float, report: ReportState) -> str:
-    """What the page that stays open says of the time `at`, or why it cannot say anything; it is asked for again."""
+    """Render the part of the live page for the time `at`, or why there is none; the page asks for it again."""
     given: dict[str, Any] = {"at": at, "every_s": f"{every_s:.0f}", "report": report, "report_said": report.said(at)}
     if isinstance(seen, LogtwinError):
         return _rendered("now.html", error=f"{type(seen).__name__}: {seen}", **given)
@@ -87,14 +86,14 @@ def now_part(seen: Overview | LogtwinError, at: datetime, every_s: float, report
 
 
 def _folded(said: Sequence[Headline]) -> tuple[list[Headline], list[Headline]]:
-    """What is shown at once, and what is well and folded up, if there are many."""
+    """Part the headlines into those shown at once and those folded up, which are well, if there are many."""
     if len(said) <= _MANY_LOGS:
         return list(said), []
     return [one for one in said if one.level is not Level.GOOD], [one for one in said if one.level is Level.GOOD]
 
 
 def _looks() -> dict[str, Any]:
-    """What all pages look like."""
+    """The styles and scripts of all pages."""
     return {"colours": for_dark_screens(), "style": style_rules() + _own("page.css"), "script": _own("page.js")}
 
 
@@ -118,7 +117,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What the template writes. A Markup, a subclass of str, is HTML already."""
+    """Convert a value that the template writes. A Markup, a subclass of str, is HTML already."""
     return with_marks(value) if type(value) is str else value
 
 

@@ -10,16 +10,14 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
+from pipeline.inspect.overview import unconfigured
 from pipeline.inspect.selection import held_topics
 from pipeline.inspect.typed_status import typed_statuses
-from pipeline.inspect.unconfigured import unconfigured
-from pipeline.monitoring.run_file import runs_seen
-from pipeline.monitoring.run_state import Run, told_together
+from pipeline.monitoring.run_state import Run, runs_seen, told_together
 from pipeline.monitoring.upkeep import seen, sentence
-from pipeline.report.facts import RunFacts
+from pipeline.report.facts import RunFacts, subjects
 from pipeline.report.finding.queries import read_facts
 from pipeline.report.page import page
-from pipeline.report.subjects import subjects
 
 
 def made_report(
@@ -37,7 +35,7 @@ def made_report(
 
 
 def _run_facts(jobs: Iterable[Run], subject: str, now: datetime) -> RunFacts | None:
-    """What `jobs` published of a log or topic; None if none is known."""
+    """The facts that `jobs` published of a log or topic; None if there are none."""
     run = told_together(jobs, subject, now)
     if run is None:
         return None

@@ -53,7 +53,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class KeptOverview:
-    """What there is to see now: `look` is called when somebody asks, and its answer kept for a while, for all."""
+    """The present, for all who ask: `look` is called when somebody does, and its answer kept for a while."""
 
     def __init__(self, look: Callable[[], Overview], clock: Callable[[], float] = time.monotonic) -> None:
         self._look, self._clock = look, clock
@@ -62,7 +62,7 @@ class KeptOverview:
         self._until_s = 0.0
 
     def newest(self) -> tuple[Overview | LogtwinError, datetime]:
-        """What was seen last, or why nothing could be, and when."""
+        """The last answer, or the error instead of one, and when it came."""
         with self._lock:
             if self._kept is None or self._clock() >= self._until_s:
                 begun_s = self._clock()
@@ -216,7 +216,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Of a connection that broke, or said nothing: the browser tries again."""
+        """Ignore a connection that broke or sent nothing: the browser tries again."""
 
 
 class _Handler(WSGIRequestHandler):

@@ -1,1 +1,1 @@
-"""The Spark session: its settings, its jars, its Python workers."""
+"""The Spark session: its settings, its jars, its Python workers. Begin with `session.py`."""

@@ -103,7 +103,7 @@ def delta_set() -> JarSet:
 
 
 def storage_sets(scheme: str | None) -> tuple[JarSet, ...]:
-    """What Hadoop needs for places with this scheme; nothing for HDFS and local disks, for which Spark has it."""
+    """The jars that Hadoop needs for URIs with this scheme; none for HDFS and local disks, for which Spark has them."""
     hadoop = _revision_in_spark("hadoop-client-api")
     if scheme in S3:
         # Hadoop depends on the whole AWS client, 600 MB. S3A works with a thirtieth of it.
@@ -118,7 +118,7 @@ def storage_sets(scheme: str | None) -> tuple[JarSet, ...]:
 
 
 def session_jars(scheme: str | None = None, given: JarsConfig = FROM_ENVIRONMENT) -> list[Path]:
-    """What a session needs beyond Spark's own jars for tables at places with this scheme. Raises ConfigurationError."""
+    """The jars that a session needs beyond Spark's own for tables at such URIs. Raises ConfigurationError."""
     return [jar for one in (delta_set(), *storage_sets(scheme)) for jar in one.jars(given)]
 
 

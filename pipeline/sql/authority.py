@@ -83,7 +83,7 @@ def parts(plan: Any) -> Iterator[PlanPart]:
 
 
 class StatementKind(Enum):
-    """What comes of a statement."""
+    """The kind of result that a statement has."""
 
     QUERY = "rows"
     DESCRIPTION = "what Spark knows: of tables, columns, plans"
@@ -157,7 +157,7 @@ REACH_OUT: Final = frozenset(
 )
 
 
-"""Of Spark's expressions those that run a method or a function of somebody's, or read a file that the query names.
+"""Spark's expressions that run foreign methods or functions, or read a file that the query names.
 
 XPath, in a package of its own, opens whatever address a document gives for its DTD."""
 
@@ -175,7 +175,7 @@ _SETTING: Final = re.compile(
 )
 
 
-"""What may be SET: how a query is run and read, but nothing that names code, a place or a catalog."""
+"""Settings that SET may change: how a query is run and read, but nothing that names code, a file or a catalog."""
 
 
 _VARIABLES: Final = "spark.sql.variable.substitute"
@@ -197,7 +197,7 @@ def may_be_there(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """What statements of the session `spark` may do; `warehouse` is where its replica is."""
+    """Decides what statements of the session `spark` may do; its replica is in `warehouse`."""
 
     spark: SparkSession
     warehouse: Place = LOCAL
@@ -227,7 +227,7 @@ def _kind(root: str) -> StatementKind:
 
 
 class _Judgement:
-    """Of one statement."""
+    """Judges one statement."""
 
     def __init__(self, authority: Authority, statement: Statement) -> None:
         self._spark, self._warehouse, self._statement = authority.spark, authority.warehouse, statement
@@ -285,7 +285,7 @@ class _Judgement:
             raise self._only_reads(f"SET {java.kv().get()._1()}", "a setting of spark.sql for how queries are run")
 
     def _bodies(self, function: Any) -> list[Any]:
-        """What a function is made of, parsed: its command has texts."""
+        """Parse the body of a function, which its command has as text."""
         if any(_DEFAULT.search(one.get()) for one in (function.inputParamText(),) if one.isDefined()):
             raise self._only_reads("DEFAULT", "functions whose arguments are all given")
         parser, expression, query = self._state.sqlParser(), function.exprText(), function.queryText()
@@ -306,7 +306,7 @@ class _Judgement:
             raise self._only_reads(f"the option {refused}", "options of the files' format alone")
 
     def _check_known(self, java: Any, withs: set[str], tables: Callable[[], Iterable[str]]) -> None:
-        """That a table is a view of the session, a WITH of the statement, or a file."""
+        """Refuse a table that is neither a view of the session, nor a WITH of the statement, nor a file."""
         names = self._texts(java.multipartIdentifier())
         if self._is_file(names) or (len(names) == 1 and names[0].lower() in withs):
             return

@@ -90,7 +90,7 @@ def _line_in(text: str) -> int:
 
 
 def _of_a_task(error: Py4JJavaError, statement: Statement) -> LogtwinError:
-    """What Spark itself does not tell from a defect; the first cause says what it was."""
+    """Errors that Spark does not tell from a defect; the first cause says what it was."""
     cause = first_cause(error)
     text = str(cause.getMessage() or cause.toString())
     if any(condition in text for condition in _UNREADABLE) or "FileNotFound" in str(cause.getClass().getName()):

@@ -15,7 +15,7 @@ from sinks.storage.settings import S3
 from sources.errors import LogtwinError
 
 FORMATS: Final = ("binaryfile", "csv", "delta", "json", "orc", "parquet", "text", "xml")
-"""What files may be read as, by path or USING."""
+"""The formats in which files may be read, by path or USING."""
 _PATH: Final = "path"
 _NAMES_PLACES: Final = ("paths", "rowvalidationxsdpath", "avroschemaurl")
 """Other options of these formats that name a place."""

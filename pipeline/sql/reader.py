@@ -27,9 +27,8 @@ from pipeline.sql.statements import Statement, split
 from pipeline.system.console import err
 from sinks.storage.place import LOCAL, Place, placed
 from sinks.tables import log_table
-from sinks.views.as_of import register_as_of
+from sinks.views.as_of import AsOf, register_as_of
 from sinks.views.definition import named_in, words_in
-from sinks.views.past import AsOf
 from sinks.views.registration import all_names, register
 from sources.errors import ConfigurationError, QueryError
 from sources.offsets import LogId, Offset
@@ -47,7 +46,7 @@ _READING: Final = {
 }
 
 _ASKS_FOR_ALL: Final = re.compile(r"\bSHOW\b", re.I)
-"""What lists names."""
+"""Commands that list names."""
 
 _LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark prints each error that it raises, all of Java's stack with it; here it is told once, in words."""
@@ -64,7 +63,7 @@ class Past:
 
     @classmethod
     def asked(cls, config: Config, log: str | None, offset: int | None, time: str | None) -> Self | None:
-        """From the options; None where it is the present. Raises ConfigurationError."""
+        """Parse the options; None means the present. Raises ConfigurationError."""
         if offset is None and time is None:
             if log is not None:
                 raise _unclear("--log without --as-of-offset or --as-of-time", "WHERE log_id = … asks for one log.")
@@ -136,7 +135,7 @@ class Reader:
 
     @classmethod
     def over(cls, spark: SparkSession, config: Config, past: Past | None, text: str | None) -> Self:
-        """The same in a session beside `spark`."""
+        """Open a reader of the same replica in a session beside `spark`."""
         spark = spark.newSession()
         for name in _LOUD:
             PySparkLogger.getLogger(name).setLevel("CRITICAL")
@@ -157,7 +156,7 @@ class Reader:
         return [self._checked(one) for one in split(text).all]
 
     def answer(self, one: Checked, use: Callable[[DataFrame], _Made]) -> _Made:
-        """What `use` makes of the result. Raises QueryError, and ReplicaError where the tables cannot be read."""
+        """Return what `use` makes of the result. Raises QueryError; ReplicaError if the tables cannot be read."""
         with self._told(one.statement), ThreadPoolExecutor(1) as worker:
             answering = worker.submit(lambda: use(self._frame(one.statement)))
             try:

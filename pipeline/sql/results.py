@@ -39,8 +39,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pipeline.sql.output import Format
-from pipeline.sql.text_table import TextTable
+from pipeline.sql.output import Format, TextTable
 from sources.errors import QueryError
 
 _OPTIONS: Final = {
@@ -55,7 +54,7 @@ Cells = list[str | None]
 
 TABLE_ROWS: Final = 1000
 TABLE_CHARACTERS: Final = 1000
-"""Of a value in a table. A body may have megabytes, and nobody reads them on a terminal."""
+"""The longest value in a table. A body may have megabytes, and nobody reads them on a terminal."""
 
 
 def arrow_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
@@ -97,7 +96,7 @@ def first_cells(frame: DataFrame, rows: int, most: int | None) -> list[Cells]:
 
 
 def _flat(frame: DataFrame, most: int | None) -> DataFrame:
-    """The same columns by their numbers, and none of them nested."""
+    """Name the columns by their numbers, and turn nested ones into JSON."""
     numbered = frame.toDF(*(str(at) for at in range(len(frame.columns))))
     return numbered.select(*(_cell(field, most).alias(field.name) for field in numbered.schema))
 
@@ -159,7 +158,7 @@ def _csv_line(values: Sequence[str | None]) -> bytes:
 
 
 def _csv_field(value: str | None) -> str:
-    """As psql and Spark write it. Python's csv writes null as an empty text, or (from 3.12 on) quotes every text."""
+    """Write a field as psql and Spark do. Python's csv writes null as empty text, or from 3.12 on quotes all."""
     if value is None:
         return ""
     if value and not any(special in value for special in ',"\r\n'):
@@ -204,7 +203,7 @@ def _parquet(frame: DataFrame, sink: BinaryIO) -> WrittenRows:
 
 
 def _plain(frame: DataFrame) -> DataFrame:
-    """The same columns by their numbers, for Spark takes a dot in a name for a field; no variants among them."""
+    """Name the columns by their numbers, because Spark takes a dot in a name for a field; cast variants."""
     numbered = frame.toDF(*(str(at) for at in range(len(frame.columns))))
     variants = (field.name for field in numbered.schema if isinstance(field.dataType, VariantType))
     return numbered.withColumns({name: F.to_json(F.col(name)) for name in variants})

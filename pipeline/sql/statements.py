@@ -45,7 +45,7 @@ _COMMENT_EDGE: Final = re.compile(r"/\*(?!\+)|\*/")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """From its first word on, without the semicolon; `line` of the whole text is where it begins, from 1."""
+    """A statement from its first word on, without the semicolon. It begins in `line` of the whole text, from 1."""
 
     text: str
     line: int = 1

@@ -1,1 +1,1 @@
-"""The process and its machine: consoles, processes, folders."""
+"""The process and its machine: consoles, processes, folders. Begin with `console.py`."""

@@ -1,4 +1,8 @@
-"""The two consoles: results to standard output, everything else to standard error. They show no control characters."""
+"""The two consoles: results to standard output, everything else to standard error. They show no control characters.
+
+A record of the log is a line: text for people, or a JSON object for programs. Who logs an error as an argument gives
+the object its facts: log id, offset, condition. `extra={FACTS: {…}}` gives it others.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Final, Literal, TextIO
@@ -18,16 +23,52 @@ from rich.text import Text
 
 from pipeline.system import signals
 from pipeline.system.folders import cache_folder
-from pipeline.system.log_lines import JsonLines, TextLines
 from sources.errors import NO_ROOM, LogtwinError, ReplicaError, StorageUnreachable
 from sources.extras import naming_extras
+from sources.loss import condition_of
+from sources.offsets import LogId
 from sources.visible import visible
 
+FACTS: Final = "facts"
 WIDE: Final = 240
 """The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""
 _JVM_ENDS_WITHIN_S: Final = 2.0
-
 log = logging.getLogger(__name__)
+
+
+def _moment(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TextLines(logging.Formatter):
+    """``2026-11-28T02:12:03.123Z WARNING  message``; a traceback after it has lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return visible(f"{_moment(record)} {record.levelname:<8} {record.getMessage()}")
+
+
+class JsonLines(logging.Formatter):
+    """``{"time": …, "level": …, "message": …, "log": …, "offset": …, "condition": …}`` with the keys that are known."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {"time": _moment(record), "level": record.levelname, "message": record.getMessage()}
+        told |= facts_of(record)
+        if record.exc_info:
+            told["traceback"] = self.formatException(record.exc_info)
+        return json.dumps({key: value for key, value in told.items() if value is not None}, default=str)
+
+
+def facts_of(record: logging.LogRecord) -> dict[str, Any]:
+    """The facts of a record: those of the first error among its arguments, or else the first log id."""
+    given = record.args if isinstance(record.args, tuple) else ()
+    facts: dict[str, Any] = {}
+    error = next((one for one in given if isinstance(one, LogtwinError)), None)
+    if error is not None:
+        condition = condition_of(error)
+        facts = {**error.facts(), "condition": None if condition is None else condition.value}
+    else:
+        facts["log"] = next((str(one) for one in given if isinstance(one, LogId)), None)
+    return facts | getattr(record, FACTS, {})
 
 
 class _Visible(Console):
@@ -145,7 +186,7 @@ def _is_end_of_its_own(error: BaseException, by: signal.Signals) -> bool:
 
 
 def _without_room(error: BaseException) -> StorageUnreachable | None:
-    """What to say of a full disk that nobody else has met: the one that standard output goes to, mostly. Else None.
+    """The error for a full disk that nobody else has met, mostly the one that standard output goes to; else None.
 
     What could not be written to there is forgotten, or the interpreter would try it again at its end.
     """
@@ -199,7 +240,7 @@ def spark_ended(code: int | None) -> ReplicaError:
 
 
 def ended_behind(error: BaseException) -> ReplicaError | None:
-    """What is behind `error`, if the JVM of this process has ended: the calls of it fail in many ways; else None."""
+    """The error behind `error` if the JVM of this process has ended, whose calls fail in many ways; else None."""
     spark = sys.modules.get("pyspark.core.context")  # a process without it has no JVM
     gateway = None if spark is None else spark.SparkContext._gateway
     protocol = sys.modules.get("py4j.protocol")

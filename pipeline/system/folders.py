@@ -58,7 +58,7 @@ def cache_file(*names: str) -> Path:
 
 
 def _unwritable(error: OSError) -> type[ConfigurationError | StorageUnreachable]:
-    """What `error` is of a folder that is needed at the start: a full disk may get room, and the start is tried again.
+    """The kind of error for a folder that is needed at the start: a full disk may get room, and is tried again.
 
     Whoever restarts jobs does not try again what is a matter of configuration.
     """
@@ -66,7 +66,7 @@ def _unwritable(error: OSError) -> type[ConfigurationError | StorageUnreachable]
 
 
 def limit_rights(warehouse: Path | None) -> None:
-    """From now on files and folders that this process and its children make have no more rights than `warehouse`.
+    """Give files and folders that this process and its children make from now on no more rights than `warehouse` has.
 
     So who cannot read the tables cannot read these. None, or a folder that cannot be looked at: one in an object store,
     which has no such rights; then they are the owner's alone. A folder that does not exist yet gets the rights that the

@@ -151,7 +151,7 @@ def _met(now: _Now) -> Iterator[None]:
 
 
 def take() -> None:
-    """From now on a signal ends this process at once. For the first line of a program."""
+    """Let a signal end this process at once from now on. For the first line of a program."""
     _started().is_ours = True
     _take()
 

@@ -1,1 +1,1 @@
-"""``logtwin verify``: what it compares, in which Spark jobs, and how it reports the result."""
+"""``logtwin verify``: what it compares, in which Spark jobs, and how it reports. Begin with `run.py`."""

@@ -25,10 +25,18 @@ from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
 from pipeline.system.console import err
-from pipeline.verify.plan import Asked, ClaimSection, VerifyFile, VerifyState, claims_of, sampled, sections
 from pipeline.verify.queues import Jump, jumps
+from pipeline.verify.sections import (
+    Asked,
+    ClaimSection,
+    SectionComparer,
+    VerifyFile,
+    VerifyState,
+    claims_of,
+    sampled,
+    sections,
+)
 from pipeline.verify.summary import Tally, VerifySummary, incident_of, incident_of_jump
-from pipeline.verify.task import SectionComparer
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
 from sinks.proof.proven_log import proven_log
@@ -49,7 +57,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What to compare, and how fast. With neither `share` nor a range it is a whole run.
+    """The ranges to compare, and how fast. With neither `share` nor a range it is a whole run.
 
     `path` is a directory of the master's files, to compare with instead of the configured master.
     """
@@ -201,7 +209,7 @@ class _Verification:
         return found if share is None or seed is None else sampled(found, share, seed)
 
     def _bounds(self) -> OffsetRange | None:
-        """What the master holds; None if its files contradict themselves: the comparison then says where."""
+        """The bounds of the master; None if its files contradict themselves: the comparison then says where."""
         try:
             return self.master.bounds(self._stored.position)
         except LogError as error:

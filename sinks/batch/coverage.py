@@ -1,4 +1,4 @@
-"""What of a batch is new, and whether what the tasks read covers it exactly. Pure.
+"""The part of a batch that is new, and the proof that the tasks' reads cover it exactly. Pure.
 
 **The handshake**: compare a batch with the replica's position, P (everything below it is committed)::
 
@@ -42,7 +42,7 @@ HINT = "Nothing was committed. The master's data or its reader is at fault; keep
 
 
 def new_part(batch: OffsetRange, position: Offset | None) -> OffsetRange:
-    """What of `batch` is new to a replica at `position`; empty if it is a replay. Raises Gap, which names no log."""
+    """The part of `batch` that is new to a replica at `position`; empty for a replay. Raises Gap, naming no log."""
     if position is None or batch.is_empty:
         return batch
     if batch.start > position:
@@ -93,7 +93,7 @@ def prove(wanted: OffsetRange, pieces: Iterable[Covered]) -> OffsetRange:
 
 
 def one_batch(found: Iterable[OffsetRange]) -> OffsetRange:
-    """The batch that all splits say they belong to. Raises CoverageError, which names no log."""
+    """The one batch that all splits belong to. Raises CoverageError, which names no log."""
     batches = sorted(set(found))
     if len(batches) != 1:
         ranges = ", ".join(map(str, batches)) or "none"

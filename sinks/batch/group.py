@@ -1,7 +1,7 @@
 """Logs that advance together: the one way of a batch into the tables, whether it has many logs or only one.
 
-    begin: the handshake of each log -> read: tasks write files and report -> prove: the coverage
-    -> land: one commit -> acknowledge -> settle what it owes to other tables -> maps that logs make -> hooks
+    begin: the handshake of each log -> read: tasks write files and report -> prove: the coverage of each log
+    -> land: one commit -> acknowledge -> settle: what it owes to other tables -> maps that logs make -> hooks
 
 The order is the guarantee. Nothing is visible before the coverage is proven. Nothing is acknowledged that is not
 committed and, on a local disk, synced. What follows the acknowledgement is in the commit's metadata, from which the
@@ -23,10 +23,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.batch.coverage import new_part, one_batch
-from sinks.batch.proof import SplitReport
+from sinks.batch.proof import BatchResult, BatchStep, SplitReport, no_step
 from sinks.batch.reading_turns import entered, leave, lingering
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
 from sinks.batch.tasks import discard_files, run_splits, write_splits
 from sinks.books.bookkeeping import Bookkeeping
@@ -41,17 +40,17 @@ from sources.master import Committed, PlanFailed, Planned, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
 Outcome = BatchResult | LogtwinError
-"""What a batch did for one log, or why it did nothing."""
+"""The result of a batch for one log, or the error that left the log out."""
 
 
 class Group:
     """Brings batches of logs, all of `table`, into the table. Driver only; one thread at a time.
 
     `on_step` is called after each step: for progress, and for tests that kill a batch there. `patience_s` is how long a
-    batch of several logs waits for a master that sends little or nothing; None is as long as each log alone would. A
-    log that has a batch to itself waits no longer if the group has others: their bytes may come meanwhile, and a log
-    that needs longer is brought by itself (`bring`). Partitions of topics cannot be brought so: one that has a batch to
-    itself may take its time.
+    batch of several logs waits for a master that sends little or nothing; None is as long as each log alone would wait.
+    A log that is alone in a batch waits no longer if the group has others: their bytes may come meanwhile, and a log
+    that needs longer gets a batch of its own (`bring`). Partitions of topics cannot: one that is alone in a batch may
+    take its time.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Group:
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
     def bring(self, replica: Replica, batch: OffsetRange) -> BatchResult:
-        """One batch of one log by itself, read in this process: it is waited for longer than a group can wait.
+        """Bring one batch of one log, read in this process: it waits longer than a group can.
 
         Raises what reading raises, and what a commit does.
         """
@@ -142,7 +141,7 @@ class Group:
         return on, self._lost(on, replicas)
 
     def _begin(self, parts: Sequence[_Part]) -> Snapshot:
-        """What the batch will be committed on; parts that are lost there, or replays, are done."""
+        """Return the version to commit the batch on. Parts that are lost there, or replays, are done."""
         on, lost = self._to_commit_on([part.replica for part in _open(parts)])
         for part in _open(parts):
             with part.owning():
@@ -177,9 +176,9 @@ class Group:
         discard_files(self._warehouse, [report for part in out for report in part.reports])
 
     def _land(self, on: Snapshot, parts: Sequence[_Part], clock: _Clock) -> None:
-        """Commit what moves on version `on`, where each log was found as its move says, and do what follows.
+        """Commit the moves on version `on`, where each log is as its move expects, and do what follows.
 
-        A replay is acknowledged with it: the promise may have been lost with the job that made it.
+        Replays are acknowledged, too: the promise may have been lost with the job that made it.
         """
         replayed = [part.replica for part in parts if isinstance(part.outcome, BatchResult)]
         if _open(parts):
@@ -201,7 +200,7 @@ class Group:
         self._books.run_hooks(checkpoint_aside=True)
 
     def _commit(self, on: Snapshot, parts: Sequence[_Part]) -> list[_Part]:
-        """Commit what moves, without the logs that are lost since `on`: of these nothing is in the table."""
+        """Commit the moves, without logs that were lost after `on`: nothing of these is in the table."""
         moving = _open(parts)
         while moving and (taken := self._positions.commit(on, [part.moved for part in moving])):
             out = [part for part in moving if part.replica.log_id in taken]
@@ -281,12 +280,12 @@ class _Part:
             self._stay()
 
     def _stay(self) -> None:
-        """It is a replay, and acknowledged: the promise may have been lost with the job that made it."""
+        """Take the batch for a replay, which is only acknowledged."""
         at = self.replica.position() or Offset(0)
         self.outcome = BatchResult(OffsetRange(at, at), 0, 0)
 
     def check(self) -> BatchResult | None:
-        """The outcome. Raises what it is, if that is an error."""
+        """Return the outcome, if there is one. Raises it if it is an error."""
         if isinstance(self.outcome, LogtwinError):
             raise self.outcome
         return self.outcome
@@ -313,13 +312,13 @@ def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[
 
 
 def _open(parts: Iterable[_Part]) -> list[_Part]:
-    """The parts that are not done with the batch."""
+    """The parts that have no outcome yet."""
     return [part for part in parts if part.outcome is None]
 
 
 @contextmanager
 def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Part]]:
-    """Hold the turns to read of `parts`, and yield those that got one. Each master is asked once, for all its logs."""
+    """Hold the turns to read of `parts`; yield the parts that got one. Each master is asked once for all its logs."""
     by_session: dict[Session, list[_Part]] = {}
     for part in parts:
         by_session.setdefault(part.replica.session, []).append(part)

@@ -1,7 +1,9 @@
-"""What the tasks report of one batch; prove it, and prepare it for the commit. Pure.
+"""The values of one batch, in the order in which they are made, and the proof between them. Pure.
 
-A report says of one split what was covered, the files written, what was found damaged. It is picklable; an error
-travels in it as a value, and the driver raises it again as what it was.
+    SplitReport   what a task says of one split: ranges covered, files written, damage found. It is picklable; an error
+                  travels in it as a value, and the driver raises it again as what it was
+    ProvenBatch   what may be committed
+    BatchResult   what was committed, and how long each BatchStep took: for progress, metrics, and tests that kill there
 
 Records and damage together have to cover the batch exactly: no byte is skipped silently. Damage becomes holes in the
 replica, and one incident for each stretch of the same condition.
@@ -9,8 +11,10 @@ replica, and one incident for each stretch of the same condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import Any
 
 from sinks.batch.coverage import Covered, new_part, one_batch, prove
 from sinks.delta.data_file import DataFile
@@ -65,13 +69,13 @@ class SplitReport:
 
     @property
     def files(self) -> set[str]:
-        """By name the files of the table of records that hold some of it."""
+        """The names of the files of the table of records that hold some of it."""
         return {piece.file.name for piece in self.written if piece.file is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenBatch:
-    """What is about to be committed: `written` and `damaged`, each in order, together cover exactly `range`.
+    """A batch that may be committed: `written` and `damaged`, each in order, together cover exactly `range`.
 
     `late` are the splits behind the first one that ends short: nothing of them is committed.
     """
@@ -202,3 +206,66 @@ def _ledger_row(piece: WrittenStretch, committed_at_us: int, origin: str) -> Led
         committed_at=committed_at_us,
         origin=origin,
     )
+
+
+class BatchStep(Enum):
+    """The step that a batch has just done; members are in order. A replay does only ACKNOWLEDGE."""
+
+    FILES = "files"
+    COMMIT = "commit"
+    ACKNOWLEDGE = "acknowledge"
+    LEDGER = "ledger"
+
+
+def no_step(step: BatchStep) -> None:
+    """The default listener: it does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The result of a batch for one log. `durations_s` has the seconds that each step of the batch took."""
+
+    range: OffsetRange
+    records: int
+    bytes: int
+    durations_s: dict[BatchStep, float] = field(default_factory=dict)
+    incidents: Sequence[Incident] = ()
+
+
+def in_all(results: Sequence[BatchResult]) -> BatchResult:
+    """Add up the results of one batch for several logs, at least one. `range` sums their starts and their ends."""
+    start, end = sum(one.range.start for one in results), sum(one.range.end for one in results)
+    return BatchResult(
+        range=OffsetRange(Offset(start), Offset(end)),
+        records=sum(one.records for one in results),
+        bytes=sum(one.bytes for one in results),
+        durations_s=max((one.durations_s for one in results), key=len),
+        incidents=[incident for one in results for incident in one.incidents],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The totals of a run's batches. Immutable, so that other threads read consistent totals."""
+
+    records: int = 0
+    bytes: int = 0
+    batches: int = 0
+    commits: int = 0
+    stage_s: Mapping[BatchStep, float] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """The totals, by the names that `Progress` has for them."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def plus(self, result: BatchResult) -> Totals:
+        if result.range.is_empty:  # a replay
+            return replace(self, batches=self.batches + 1)
+        stage_s = {step: self.stage_s.get(step, 0.0) + spent_s for step, spent_s in result.durations_s.items()}
+        return Totals(
+            records=self.records + result.records,
+            bytes=self.bytes + result.bytes,
+            batches=self.batches + 1,
+            commits=self.commits + 1,
+            stage_s={**self.stage_s, **stage_s},
+        )

@@ -28,7 +28,7 @@ def entered(turns: Sequence[Turn], within_s: float | None) -> list[Exception | N
 
 
 def lingering(errors: Iterable[Exception | None]) -> Exception | None:
-    """The first of what went wrong with reading that may leave a connection behind."""
+    """The first error of reading that may leave a connection behind."""
     return next((one for one in errors if isinstance(one, LogtwinError) and one.is_transient), None)
 
 

@@ -1,10 +1,10 @@
-"""Takes what a master sends of one split, piece by piece, and says what became of it. Runs in tasks.
+"""Takes what a master sends of one split, piece by piece, and reports it. Runs in tasks.
 
 The split that begins at the position is read from one record earlier, the link: this proves, on the very connection
 that brings the batch, that the batch continues what is committed. That record is not written again.
 
 An error is part of the report, so that it affects one log only; if a retry can help, the next batch asks again. What
-was read before a place that is damaged or lost is written and reported, as is what was read before the time was up.
+was read before a damaged or lost range is written and reported, as is what was read before the time was up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sources.reading import Come, Ended, LogReader, WantedSplit
 @packed
 @dataclass(frozen=True, slots=True)
 class LogWriter:
-    """What a task needs to read and write one log.
+    """Everything that a task needs to read and write one log.
 
     `position`, and what `master` knows, are the driver's, so that the handshake decides the same. `link` is the last
     record below the position, None if there is none to compare. What a master has not sent after `patience_s` is left
@@ -60,8 +60,8 @@ class LogWriter:
 class Receiver:
     """Receives one split of a log, whose rows go into `shared`, or without it into a file of its own.
 
-    Use as a context manager: leaving it by an exception removes every file of its own. `wanted` is what `log`'s reader
-    is to read next for it; None if nothing is.
+    Use as a context manager: leaving it by an exception removes every file of its own. `wanted` is the range that
+    `log`'s reader has to read next for it, None if there is none.
     """
 
     def __init__(self, log: LogWriter, planned: PlannedSplit, shared: SharedFile | None) -> None:
@@ -87,7 +87,7 @@ class Receiver:
         self._open.__exit__(kind, error, at)
 
     def take(self, come: Chunk | Damage | Ended) -> None:
-        """Take what has come of `wanted`, in its order. An error is put in the report; nothing is taken after that.
+        """Take the next piece of `wanted`. An error goes into the report, and later pieces are ignored.
 
         Raises OSError or ArrowException if the tables' storage fails.
         """
@@ -104,11 +104,11 @@ class Receiver:
             self._fail(error)
 
     def report(self) -> SplitReport:
-        """What became of the split, once the shared file is complete."""
+        """The report of the split, once the shared file is complete."""
         return self._report()
 
     def _begin(self, shared: SharedFile | None) -> None:
-        """Ask for what of the split lies above the position: for nothing if no record starts there."""
+        """Ask for the part of the split above the position; for nothing if it has none."""
         log, master = self.log, self.log.master
         new = new_part(self._planned.batch, log.position)
         owned = clip(self._planned.owned, new)
@@ -134,7 +134,7 @@ class Receiver:
         return behind(link, piece, self.log.master.lengths)
 
     def _end(self, files: SplitFiles, error: Exception | None) -> None:
-        """All that will come has come."""
+        """Finish the split: no more pieces come."""
         if self._link is not None:
             if isinstance(error, BelowMinimum):  # the master's retention has deleted the record: it cannot be compared
                 self._link = None
@@ -186,7 +186,7 @@ def receive(reader: LogReader, receivers: Sequence[Receiver]) -> None:
 
 
 def _come(reader: LogReader, wanted: Sequence[WantedSplit]) -> Generator[Come]:
-    """What `reader` yields; should it fail itself, then that is how all that is left has ended."""
+    """Yield what `reader` does; if it fails itself, end all splits that are left with its error."""
     left = dict.fromkeys(range(len(wanted)))
     failure: Exception = ValueError("the reader does not say how reading has ended")
     try:

@@ -1,13 +1,17 @@
-"""The replica of one log: what it has, and what a batch brings it (`sinks/batch/group.py`).
+"""The replica of one log: how it is opened, what it has, and what a batch brings it (`sinks/batch/group.py`).
 
 After a crash at any point a new Replica goes on at the table's position, and there is exactly one copy of everything.
+Replicas of a run's logs are opened many in one commit, in which those that are fresh begin (`Opening`).
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 from pyspark.sql import SparkSession
 
@@ -15,18 +19,19 @@ from sinks.batch.master_proof import prove_master
 from sinks.batch.proof import SplitReport, prove_batch
 from sinks.batch.receiver import LogWriter
 from sinks.batch.tasks import discard_files
+from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incidents import IncidentsTable
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
+from sinks.delta.commits import GroupCommit, doubled_s
 from sinks.delta.kernel import KernelTable
-from sinks.delta.retries import doubled_s
-from sinks.history.keyed_state import KeyedStateFollower
-from sinks.state.fence import this_writer
+from sinks.history.key_values import KeyedStateFollower
+from sinks.state.fence import refuse_repair, this_writer
 from sinks.state.log_state import LogState, Writer
-from sinks.state.positions import Move, Positions
+from sinks.state.positions import Beginning, Claimed, Move, Positions
 from sinks.tables import log_table
 from sinks.values.incident import Incident
 from sinks.values.ledger_row import LedgerRow
-from sinks.warehouse import absolute
+from sinks.warehouse import absolute, ensure_tables
 from sources.epochs import seen
 from sources.errors import MasterError, MasterSilent, ReplicaError, naming
 from sources.master import Committed, MasterLog, Session
@@ -34,10 +39,11 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 FIRST_PATIENCE_S = 2.0
 MOST_PATIENCE_S = 30.0
-"""How long is waited for a record of one log alone: twice as long each time that none came, up to this."""
+"""How long a log that is read alone waits for a record: at first, and at most. It doubles each time that none came."""
 
 MOST_IN_GROUP_S = 8.0
-"""The same for a log that cannot be read alone, and holds up its group meanwhile: up from the group's own patience."""
+"""The longest wait of a log that cannot be read alone and holds up its group: from the group's own patience up."""
+_log = logging.getLogger(__name__)
 
 
 class Replica:
@@ -75,11 +81,11 @@ class Replica:
             prove_master(master, state.offset, state.link, lambda: self._ranges(state))
 
     def report(self, incident: Incident) -> None:
-        """Put on record what was found and is not passed. Raises ReplicaError."""
+        """Record an incident that is not passed. Raises ReplicaError."""
         IncidentsTable(self.spark, self.warehouse, self.log_id).record(self.opened().epoch, [incident])
 
     def position(self) -> Offset | None:
-        """Up to where this run has committed, or found committed when it opened."""
+        """The position that this run has committed, or found when it opened."""
         return self.opened().offset
 
     @property
@@ -88,17 +94,19 @@ class Replica:
 
     @property
     def state(self) -> LogState | None:
-        """What this run has committed, or found committed when it opened; None before that. From any thread."""
+        """The state that this run has committed, or found when it opened; None before that. From any thread."""
         return self._state
 
     def received(self) -> Offset | None:
-        """Up to where the tasks have read and the coverage is proven; asked after `position`, never below that."""
+        """The offset up to which tasks have read, proven; if asked after `position`, never below that."""
         self.opened()
         return self._received
 
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
-        """What a task needs to read and write a part of this log; its master has `patience_s`, or longer if it was
-        silent that long and the log is not read alone (`Group.bring`): it would never get on.
+        """Return what a task needs to read and write a part of this log.
+
+        Its master has `patience_s`, or longer if it was silent that long and the log is not read alone (`Group.bring`):
+        it would never get on.
         """
         mine = self.opened()
         if patience_s is not None and self.master.traits.gains_logs:
@@ -108,12 +116,12 @@ class Replica:
 
     @property
     def is_too_slow(self) -> bool:
-        """Whether the time that a group had for it brought nothing: a record may be larger than what comes in that."""
+        """Whether nothing came in the time that a group had for it: a record may take longer than that."""
         return self._fruitless > 0
 
     @property
     def patience_alone_s(self) -> float:
-        """How long its master is waited for if it is read by itself: longer each time that nothing comes."""
+        """How long its master has if it is read by itself: longer each time that nothing comes."""
         return doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
 
     def move(self, reports: Sequence[SplitReport], *, is_alone: bool = False) -> Move | None:
@@ -148,13 +156,13 @@ class Replica:
         return Move(self.log_id, mine, to, proven.files, proven.lost)
 
     def moved(self, move: Move) -> None:
-        """`move` has landed."""
+        """Note that `move` was committed."""
         self._state = move.to
         self._received = move.to.offset
 
     @property
     def committed(self) -> Committed | None:
-        """What its master may be promised; None before anything is committed."""
+        """The position that its master may be promised; None before anything is committed."""
         mine = self.opened()
         return None if mine.offset is None else Committed(mine.offset, mine.mark)
 
@@ -163,19 +171,134 @@ class Replica:
         self._keyed_state.follow()
 
     def take(self, states: Mapping[LogId, LogState]) -> None:
-        """Go on with what `states`, those at one version of the table, say of it: it is open."""
+        """Open the replica with its state in `states`, those at one version of the table."""
         self._state = states[self.log_id]
         self._received = self._state.offset
 
     def _ranges(self, state: LogState) -> list[LedgerRow]:
-        """What of the log the table has, in order, also what the newest commit still owes to the ledger."""
+        """The ranges of the log in the table, in order, with those that the newest commit still owes to the ledger."""
         ledger = LedgerRows(self.spark, self.warehouse, self.log_id)
         known = ledger.overlapping(OffsetRange(Offset(0), state.offset or Offset(0)))
         owed = [row for row in state.ledger if not any(one.range.overlaps(row.range) for one in known)]
         return [*known, *owed]
 
     def opened(self) -> LogState:
-        """`state`, once it is open. Raises ReplicaError before that."""
+        """Return `state` once the replica is open. Raises ReplicaError before that."""
         if self._state is None:
             raise ReplicaError("the replica is not open", log=self.log_id, hint="Open it first (open_together).")
         return self._state
+
+
+def open_together(replicas: Sequence[Replica], beginnings: Sequence[Beginning] = ()) -> Sequence[LogId]:
+    """Make the tables, take the logs, restore what their newest commits owe: in one commit for all of `replicas`, which
+    have one table, one writer and are all fresh or all opened before. Fresh logs begin with it, as `beginnings` say;
+    those that their masters have gained since are returned.
+
+    Their maps may take long, and do not follow yet (`Replica.follow`). Opened again, they go on where they stand and
+    take nothing back from a run that started later. Raises ConfigurationError (a table that is not ours), ReplicaError,
+    TakenOver; RepairPending, and leaves the logs to the repair then. Nothing is opened if it raises.
+    """
+    first = replicas[0]
+    ensure_tables(first.spark, first.warehouse, log_table(first.log_id))
+    positions, books = first.positions, Bookkeeping(first.spark, first.warehouse)
+    logs = [one.log_id for one in replicas]
+    on = positions.newest()
+    found = positions.found(on, logs)
+    _refuse_repairs(found)
+    if first.is_open:
+        claim = Claimed(positions.held_by(on, logs, first.writer))
+    else:
+        if beginnings:
+            _refuse_what_has_begun(positions, books, found, first.writer)
+        claim = positions.claim(on, logs, first.writer, beginnings)
+    _refuse_repairs(claim.states)
+    books.check(claim.states)
+    restored = books.settle(claim.states)
+    for one in replicas:
+        one.take(claim.states)
+    if restored:
+        _log.info("%s: restored what the newest commit owes to other tables", ", ".join(map(str, restored)))
+    positions.run_hooks(checkpoint_aside=True)
+    books.run_hooks(checkpoint_aside=True)
+    return claim.gained
+
+
+def _refuse_what_has_begun(
+    positions: Positions, books: Bookkeeping, found: Mapping[LogId, LogState | None], writer: Writer
+) -> None:
+    """Raise ReplicaError if the ledger knows a log that is to begin: once it has begun elsewhere, nobody would see it.
+
+    A log that another job has begun since it was `found` is none.
+    """
+    fresh = {
+        log: state or LogState.fresh(writer) for log, state in found.items() if state is None or state.offset is None
+    }
+    try:
+        books.check(fresh)
+    except ReplicaError:
+        if positions.found(positions.newest(), [*fresh]) == {log: found[log] for log in fresh}:
+            raise
+
+
+def _refuse_repairs(states: Mapping[LogId, LogState | None]) -> None:
+    for log_id, state in states.items():
+        refuse_repair(log_id, state)
+
+
+@dataclass(eq=False, slots=True)
+class _Wish:
+    """A request to open replicas, all or none."""
+
+    replicas: Sequence[Replica]
+    beginning: Beginning | None = None
+    gained: Sequence[LogId] = ()
+    failure: Exception | None = None
+
+
+class Opening:
+    """Opens the logs of one run, which share its `writer`: many in one commit. From any thread.
+
+    Each log is started by a thread of its own, once its master has answered. A replica that comes while others are
+    being opened waits, and is opened with all that wait by then; without those that cannot be opened.
+    """
+
+    def __init__(self) -> None:
+        self.writer = this_writer()
+        self._wanted: GroupCommit[_Wish] = GroupCommit(_open_all)
+
+    def open(self, *replicas: Replica, beginning: Beginning | None = None) -> Sequence[LogId]:
+        """Open `replicas`, all of one table, as `open_together` does; those of one master may begin. Returns which logs
+        the master has gained. If it raises, none of them is opened.
+        """
+        mine = _Wish(replicas, beginning)
+        self._wanted.take(mine)
+        if mine.failure is not None:
+            raise mine.failure
+        return mine.gained
+
+
+def _open_all(wishes: Sequence[_Wish]) -> None:
+    for _, alike in groupby(sorted(wishes, key=_kind), _kind):
+        found = list(alike)
+        _open(found)
+        if len(found) > 1 and found[0].failure is not None:
+            for wish in found:
+                _open([wish])
+
+
+def _kind(wish: _Wish) -> tuple[str, bool]:
+    first = wish.replicas[0]
+    return log_table(first.log_id).name, first.is_open
+
+
+def _open(wishes: Sequence[_Wish]) -> None:
+    failure: Exception | None = None
+    gained: Sequence[LogId] = ()
+    try:
+        beginnings = [wish.beginning for wish in wishes if wish.beginning is not None]
+        gained = open_together([one for wish in wishes for one in wish.replicas], beginnings)
+    except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+        failure = error
+    for wish in wishes:
+        wish.failure = failure
+        wish.gained = [log for log in gained if wish.beginning is not None and log in wish.beginning.starts]

@@ -132,7 +132,7 @@ class StretchFile:
         self, shared: SharedFile, rows: HeldRows, start: Offset, files: ExitStack, room: threading.Semaphore, *,
         large: bool,
     ) -> None:  # fmt: skip
-        """`rows` says whose rows come; it holds none yet."""
+        """`rows` names their log and history; it holds none yet."""
         self.table = shared.table
         self._shared = shared
         self._start = start
@@ -155,12 +155,12 @@ class StretchFile:
                 self._spill()
 
     def end(self) -> None:
-        """No more rows come. If the stretch has a file of its own, it is finished in the background."""
+        """End the stretch. If it has a file of its own, that is finished in the background."""
         if self._own is not None:
             self._finishing = self._own.finishing()
 
     def handed_over(self) -> Future[DataFile | None]:
-        """The split is sound: put the held rows into the shared file, or wait until the stretch's own file is complete.
+        """Once the split is sound, put the held rows into the shared file, or wait until the stretch's own is complete.
 
         The result is None if there were no rows. Raises CoverageError, which names no log.
         """

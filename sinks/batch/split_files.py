@@ -20,8 +20,7 @@ from sinks.batch.coverage import Covered, check_offsets, check_records, failure
 from sinks.batch.proof import SplitReport, WrittenStretch
 from sinks.batch.shared_file import HELD_BYTES, HeldRows, SharedFile, StretchFile
 from sinks.books.quarantine import open_quarantine, quarantine_row
-from sinks.delta.data_file import DataFile
-from sinks.delta.file_statistics import ColumnRange
+from sinks.delta.data_file import ColumnRange, DataFile
 from sinks.delta.files import FileWriter
 from sinks.tables import QUARANTINE
 from sinks.values.continuity import Link, written

@@ -31,12 +31,12 @@ from sources.offsets import LogId
 from sources.reading import SMALL_BYTES, WORTH_A_TASK_BYTES, LogReader, longest
 
 READ_AT_ONCE: Final = 8
-"""How many masters one task reads at once, at most; and how many times what is worth a task: the memory adds up."""
+"""The most masters that one task reads at once; also the most bytes, in units of what is worth a task."""
 
 AT_ONCE_BYTES: Final = READ_AT_ONCE * WORTH_A_TASK_BYTES
 
 TASK_BYTES: Final = longest(256 * 1024 * 1024)
-"""What a task reads at most of several splits; a single one may be longer."""
+"""The most bytes that a task reads of several splits; a single one may be longer."""
 
 _FULL: Final = "Nothing was committed; a running job waits until there is room."
 
@@ -45,10 +45,10 @@ Given = tuple[PlannedSplit, LogWriter]
 
 
 def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], logs: Mapping[str, LogWriter]) -> list[SplitReport]:
-    """Read and write `splits`, each by that of `logs` that has its id. Raises what Spark says where it ends the job.
+    """Read and write `splits`, each by the writer in `logs` that has its id. Raises Spark's error if it ends the job.
 
-    A task is sent what it needs for its own splits, not for those of others. If one finds the disk full, what the
-    others have written goes: each try would leave more, until nothing else finds room there.
+    A task is sent only what its own splits need. If one finds the disk full, the files of the others are removed: each
+    try would leave more, until nothing else has room.
     """
     facts = JobFacts(
         problem="the Spark job that writes the batch failed",
@@ -58,33 +58,33 @@ def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], logs: Mappin
     sized = [(split, logs[split.log_id].master.size_bytes(split.owned) or 0) for split in splits]
     shares = in_tasks(sized, cores=spark.sparkContext.defaultParallelism)
     given = [[pickle.dumps([(split, logs[split.log_id]) for split in share])] for share in shares]
-    told = [pickle.loads(of_task) for of_task in run_shares(spark, _told, given, facts)]  # noqa: S301 - our own task's
-    full = [one for one in told if isinstance(one, StorageUnreachable)]
-    reports = [report for of_task in told if isinstance(of_task, list) for report in of_task]
+    results = [pickle.loads(result) for result in run_shares(spark, _work, given, facts)]  # noqa: S301 - our own task's
+    full = [result for result in results if isinstance(result, StorageUnreachable)]
+    reports = [report for result in results if isinstance(result, list) for report in result]
     if full:
         discard_files(next(iter(logs.values())).warehouse, reports)
         raise full[0].of(facts.log)
     return reports
 
 
-def _told(given: Iterable[bytes]) -> Iterator[bytes]:
-    """The reports of a task, by pickle itself: Spark's own way of pickling takes three times as long."""
+def _work(given: Iterable[bytes]) -> Iterator[bytes]:
+    """The work of a task. It pickles by itself: Spark's own way of pickling takes three times as long."""
     for share in given:
         with across_processes():
-            told: list[SplitReport] | StorageUnreachable
+            result: list[SplitReport] | StorageUnreachable
             try:
-                told = list(write_splits(pickle.loads(share)))  # noqa: S301 - the driver's
+                result = list(write_splits(pickle.loads(share)))  # noqa: S301 - the driver's
             except OSError as error:
                 if not is_no_room(error):
                     raise
-                told = StorageUnreachable("there is no room for what was read", found=error, hint=_FULL)
-        yield pickle.dumps(told)
+                result = StorageUnreachable("there is no room for what was read", found=error, hint=_FULL)
+        yield pickle.dumps(result)
 
 
 def in_tasks(splits: Sequence[tuple[PlannedSplit, int]], *, cores: int) -> list[list[PlannedSplit]]:
-    """What each task is given of `splits`, which come with their bytes, 0 where nobody knows: about the same.
+    """Share `splits`, each with its bytes (0 if unknown), among tasks, so that each has about the same.
 
-    As many tasks as cores, and more only where one would read for long: each costs 50 ms beside its bytes.
+    There are as many tasks as cores, and more only if one would read for long: each costs 50 ms beside its bytes.
     """
     total_bytes = sum(size_bytes for _, size_bytes in splits)
     rounds = max(1, -(-total_bytes // (cores * TASK_BYTES)))
@@ -105,7 +105,7 @@ class _Task:
 
 
 def write_splits(given: Iterable[Given]) -> Iterator[SplitReport]:
-    """Read and write splits of logs that have one table; yield a report of each, in order. This is what a task does.
+    """Read and write splits of logs that have one table; yield a report of each, in order. This is a task's work.
 
     Splits that are whole batches share a file. Raises OSError or ArrowException if the tables' storage fails.
     """
@@ -126,7 +126,7 @@ def _receiver(split: PlannedSplit, log: LogWriter, shared: SharedFile) -> Receiv
 
 
 def _turns(received: Sequence[Receiver]) -> list[_Turn]:
-    """What to read together: as much as one reader can read, and is read at once."""
+    """Group splits into turns: as much as one reader can read, and is read at once."""
     turns: dict[LogReader, list[_Turn]] = {}
     for receiver in received:
         if receiver.wanted is None:
@@ -161,14 +161,14 @@ def _at_once(turns: Sequence[_Turn]) -> int:
 
 
 def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:
-    """Remove what the tasks wrote: no commit will name it."""
+    """Remove the files that tasks wrote: no commit will name them."""
     for report in reports:
         discard(log_table(LogId.parse(report.log_id)).path(warehouse), report.files)
         discard_quarantined(warehouse, [report])
 
 
 def discard_quarantined(warehouse: str, reports: Iterable[SplitReport]) -> None:
-    """Remove what the tasks kept of damage."""
+    """Remove the files in which tasks kept damage."""
     kept = [one.quarantined.name for one in reports if one.quarantined is not None]
     if kept:
         discard(QUARANTINE.path(warehouse), kept)

@@ -1,1 +1,1 @@
-"""Tables that follow the log table: ledger, incidents, quarantine, epochs."""
+"""Tables that follow the log table: ledger, incidents, quarantine, epochs. Begin with `bookkeeping.py`."""

@@ -36,7 +36,7 @@ class Bookkeeping:
         self._quarantine = Quarantine(spark, QUARANTINE.path(warehouse))
 
     def check(self, states: Mapping[LogId, LogState]) -> None:
-        """Raises ReplicaError if the ledger is ahead of the table log."""
+        """Raise ReplicaError if the ledger is ahead of the table log."""
         self._ledger.check_below(Position(log, one.epoch, one.offset or Offset(0)) for log, one in states.items())
 
     def settle(self, states: Mapping[LogId, LogState]) -> set[LogId]:

@@ -19,11 +19,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sinks.delta.commits import OwnChain, retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.delta.own_chain import OwnChain
-from sinks.delta.retries import retrying
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec, in_numbers
 from sinks.warehouse import ensure_table
@@ -79,7 +78,7 @@ class FollowingTable:
         return wanted
 
     def _versions_on(self, snapshot: Snapshot, apps: Iterable[str]) -> dict[str, int]:
-        """By metadata; what has none may have a transaction, as older versions wrote it."""
+        """Read them from metadata, or from the transaction that an older version wrote."""
 
         def ask(unknown: Sequence[str]) -> dict[str, int]:
             said = snapshot.domains()

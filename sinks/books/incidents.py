@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from sinks.delta.commits import retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile, newest
 from sinks.delta.files import FileWriter, new_name, open_parquet
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.delta.retries import retrying
 from sinks.storage.errors import failed_by
 from sinks.tables import INCIDENTS, LOG_ID, in_numbers
 from sinks.values.incident import Incident, IncidentRow, Rows, State, with_found

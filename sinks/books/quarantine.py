@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, bounds, may_hold
 from sinks.delta.delta_log import StoredFile, newest
-from sinks.delta.file_statistics import bounds, may_hold
 from sinks.delta.files import FileWriter, new_name, open_parquet
 from sinks.storage.errors import failed_by
 from sinks.storage.place import placed
@@ -31,7 +30,7 @@ _PIECES_AT_ONCE = 16  # each may be as large as a record
 
 
 def quarantine_row(log_id: LogId, epoch: int, piece: Incident, raw: memoryview) -> pa.RecordBatch:
-    """One piece of damage and its bytes as a row of the table."""
+    """Make a row of the table from one piece of damage and its bytes."""
     row = {
         "log_id": str(log_id),
         "epoch": epoch,
@@ -45,7 +44,7 @@ def quarantine_row(log_id: LogId, epoch: int, piece: Incident, raw: memoryview) 
 
 
 def open_quarantine(folder: str, start: Offset) -> FileWriter:
-    """A file for a task to write such rows to. The table is created later, with the first row that is committed."""
+    """Open a file for a task to write such rows to. The table is created later, by the first commit of a row."""
     local = placed(folder).local
     if local is not None:
         local.mkdir(parents=True, exist_ok=True)

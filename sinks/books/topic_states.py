@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
+from sinks.delta.commits import retrying
 from sinks.delta.delta_log import Version, newest
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.delta.retries import retrying
 from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import DOMAIN, LogState, Writer, new_id
 from sinks.tables import KAFKA_LOG, LEDGER

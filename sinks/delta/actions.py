@@ -22,7 +22,7 @@ LATELY_MS: Final = 2 * 3_600_000
 
 
 def appended(files: Iterable[DataFile], transactions: Mapping[str, int]) -> list[Action]:
-    """`files` of a table without partitions, and versions of applications."""
+    """Add `files` of a table without partitions, and set versions of applications."""
     versions = [transaction_version(*one) for one in transactions.items()]
     return [*versions, *(_add({}, file) for file in files)]
 
@@ -30,7 +30,7 @@ def appended(files: Iterable[DataFile], transactions: Mapping[str, int]) -> list
 def exchanged(
     removed: Iterable[StoredFile], added: Iterable[tuple[Partition, DataFile]], *, is_change: bool = True
 ) -> list[Action]:
-    """Files in place of others. Where it is no change the rows are the same, in other files."""
+    """Put files in place of others. If `is_change` is False, the rows are the same, in other files."""
     return [*(_remove(file, is_change) for file in removed), *(_add(*one, is_change) for one in added)]
 
 

@@ -10,7 +10,7 @@ it is stored                          the commit is there
                                       transaction's id: an answer was lost, and S3A asked again. Else it is a conflict,
                                       as Kernel knows it
 anything else, after all attempts     the version is looked at in the same way; where there is none the storage has
-                                      failed. The request may still arrive: then the position finds it (`position.py`)
+                                      failed. The request may still arrive: then the position finds it (`positions.py`)
 the version cannot be looked at       the storage has failed: whose it is nobody knows, and again the position finds out
 ====================================  ==================================================================================
 
@@ -48,12 +48,12 @@ _CONDITION: Final = "fs.option.create.conditional.overwrite"
 _WITHOUT_LOOKS: Final = "fs.s3a.create.performance"
 _REFUSED: Final = "Status Code: 412"
 _UNDECIDED: Final = "Status Code: 409"
-"""Of several who ask at the same moment S3 may turn one away before another has it: nothing is decided yet."""
+"""If several ask at the same moment, S3 may refuse one before another has succeeded: nothing is decided yet."""
 _PUTS: Final = 5
 
 
 def conditional_committer(context: SparkContext, path: str) -> ConditionalCommitter | None:
-    """The committer of a table at `path`; None where Kernel's own is as safe, or one alone writes (`single_writer`)."""
+    """The committer of a table at `path`; None if Kernel's own is as safe, or there is a `single_writer`."""
     place = placed(path)
     if place.scheme not in S3 or storage().single_writer:
         return None
@@ -95,7 +95,7 @@ class ConditionalCommitter:
         _checked.add(store)
 
     def commit(self, engine: Any, rows: Any, metadata: Any) -> Any:
-        """What Kernel calls. Raises CommitFailedException, of Java's."""
+        """Called by Kernel. Raises Java's CommitFailedException."""
         path = str(metadata.getPublishedDeltaFilePath())
         version = self._bytes(engine, rows)
         try:
@@ -112,7 +112,7 @@ class ConditionalCommitter:
         )
 
     def _create(self, path: str, content: bytes, *, if_absent: bool = True) -> None:
-        """One request, and S3A's further attempts. Raises Py4JJavaError."""
+        """Put the version by one request, and S3A's further attempts. Raises Py4JJavaError."""
         target = self._path(path)
         builder = target.getFileSystem(self._context._jsc.hadoopConfiguration()).createFile(target)
         if if_absent:
@@ -126,7 +126,7 @@ class ConditionalCommitter:
         stream.close()
 
     def _is_honoured(self) -> tuple[bool, str]:
-        """Put one object twice; and what was said to it. Raises Py4JJavaError where no object at all is taken."""
+        """Put one object twice, and return the answer. Raises Py4JJavaError if the store takes no object at all."""
         path = f"{self._table}/_logtwin_tries_conditional_writes_{uuid.uuid4()}"  # VACUUM leaves such names alone
         try:
             for content in (b"1", b"2"):
@@ -171,17 +171,17 @@ class ConditionalCommitter:
         Retrying(stop=stop_after_attempt(_PUTS), wait=wait, retry=undecided, reraise=True)(create)
 
     def _conflict(self, path: str) -> Py4JJavaError:
-        """Which Kernel resolves."""
+        """Make the error that Kernel resolves."""
         cause = self._java.nio.file.FileAlreadyExistsException(path)
         return _thrown(self._kernel.commit.CommitFailedException(True, True, f"{path} is there", cause))
 
     def _failed(self, path: str, cause: Any) -> Py4JJavaError:
-        """The end of this commit, not to be repeated."""
+        """Make the error that ends this commit for good."""
         return _thrown(self._kernel.commit.CommitFailedException(False, False, f"{path} cannot be written", cause))
 
 
 class _IsThere(Exception):
-    """Another's version."""
+    """Another writer's version is there."""
 
 
 class _Unknown(Exception):
@@ -193,7 +193,7 @@ _checked: set[tuple[str | None, str]] = set()
 
 
 def _bytes_at(path: str) -> bytes | None:
-    """The version at `path`; None where there is none. Raises _Unknown."""
+    """Read the version at `path`; None if there is none. Raises _Unknown."""
     try:
         filesystem, inside = open_folder(path)
         with filesystem.open_input_stream(inside) as stream:

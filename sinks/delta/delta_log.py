@@ -218,7 +218,7 @@ def _reading(path: str, read: Callable[[pafs.FileSystem, str], _T]) -> _T:
 def _newest(
     filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | None, columns: Sequence[str] = _READ
 ) -> LoggedVersion | None:
-    """The newest version, with what these `columns` of its checkpoint say; `known` if it is that."""
+    """Read the newest version, with these `columns` of its checkpoint; return `known` if it is that."""
     listed = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
     names = [one.base_name for one in listed]
     commits = sorted(int(found[1]) for found in map(_COMMIT.fullmatch, names) if found)
@@ -298,13 +298,13 @@ class _LogFiles:
 
 
 def _check_checkpoint(parts: Sequence[str], found: LoggedVersion, commit: Iterable[Action]) -> None:
-    """Raises ValueError if what was `found` in a checkpoint is not the version that `commit` left."""
+    """Raise ValueError if what was `found` in a checkpoint is not the version that `commit` left."""
     if wrong := disagreement(state_of(commit), found.said):
         raise ValueError(f"{parts[0]} is not of its version: {wrong}")
 
 
 def _check_sums(checksum: Mapping[str, Any], version: int, found: LoggedVersion) -> None:
-    """Raises ValueError if what was `found` at a version is not what its checksum says."""
+    """Raise ValueError if what was `found` at a version is not what its checksum says."""
     if wrong := contradiction(checksum, len(found.files), found.size_bytes, found.texts):
         raise ValueError(f"version {version} is not that of its checksum: {wrong}")
 
@@ -321,7 +321,7 @@ def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
 
 
 def _check(path: str, found: LoggedVersion) -> None:
-    """Raises ReplicaError if the table has a reader feature that this module does not know."""
+    """Raise ReplicaError if the table has a reader feature that this module does not know."""
     said = found.protocol
     if not said or not found.metadata:
         raise _unread(

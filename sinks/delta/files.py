@@ -28,8 +28,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from sinks.delta.data_file import DataFile
-from sinks.delta.file_statistics import Statistics
+from sinks.delta.data_file import DataFile, Statistics
 from sinks.storage.place import open_folder, placed
 from sinks.tables import TableSpec
 from sources.offsets import Offset
@@ -308,7 +307,7 @@ def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None
 
 
 def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches of a size that is worth a row group."""
+    """Merge and cut the rows into batches of a size that is worth a row group."""
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:

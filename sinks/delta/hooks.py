@@ -38,7 +38,7 @@ class _Hook:
 
 
 class Hooks:
-    """Those of the commits to the table at `path`, until somebody runs them. One thread adds and runs.
+    """The hooks of commits to the table at `path`, until they are run. One thread adds and runs them.
 
     `domains` is about how many domains the newest commit has.
     """
@@ -79,7 +79,7 @@ class Hooks:
         self._left += sorted(found.values(), key=lambda hook: hook.kind == _CHECKPOINT)  # which reads the checksum
 
     def run(self, *, checkpoint_aside: bool) -> None:
-        """Run them; those that come with a checkpoint in the thread for these, if so told. A failure is logged."""
+        """Run the hooks; with `checkpoint_aside` those of a checkpoint in the thread for these. A failure is logged."""
         left, self._left = self._left, []
         if checkpoint_aside and any(hook.kind == _CHECKPOINT for hook in left):
             _aside.leave(self._path, partial(self._run, left))
@@ -114,7 +114,7 @@ class Hooks:
 
 
 def _text(error: Exception) -> str:
-    """What happened: of a call of Java its innermost cause, not the name that Py4J gave the call."""
+    """Say what failed: of a call of Java its innermost cause, not the name that Py4J gave the call."""
     try:
         return told(error).splitlines()[-1] if isinstance(error, Py4JJavaError) else str(error)
     except Exception:  # noqa: BLE001 - the text of a Java exception is a question to a JVM that may be gone
@@ -122,7 +122,7 @@ def _text(error: Exception) -> str:
 
 
 class _Aside:
-    """A thread that does one thing after the other, of each table the newest that waits."""
+    """A thread that writes one checkpoint after the other: of each table the newest that waits."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards what follows
@@ -157,5 +157,5 @@ _aside: Final = _Aside()
 
 
 def wait_for_checkpoints(within_s: float) -> bool:
-    """Wait until no checkpoint is to be written aside any more. Returns whether that was in time."""
+    """Wait until no checkpoint is left to be written aside. Returns False if that took too long."""
     return _aside.wait(within_s)

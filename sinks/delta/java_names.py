@@ -42,6 +42,6 @@ def _names(jvm: Any) -> JavaNames:
 
 
 def each(iterator: Any) -> Iterator[Any]:
-    """What a Java iterator gives. (Python's own way over it ends in an exception of the JVM, which costs 10 ms.)"""
+    """Iterate over a Java iterator. Python's own way ends in an exception of the JVM, which costs 10 ms."""
     while iterator.hasNext():
         yield iterator.next()

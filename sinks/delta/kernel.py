@@ -117,11 +117,11 @@ class Snapshot:
         return int(found.get()) if found.isPresent() else None
 
     def committed_at(self) -> datetime:
-        """When it was committed, by the clock of the storage or, as the table says, of the writer."""
+        """When it was committed, by the clock of the storage or of the writer, whichever the table uses."""
         return datetime.fromtimestamp(self.java.getTimestamp(self.engine) / 1000, UTC)
 
     def table_id(self) -> str:
-        """Of this table, and of none that had or will have its place."""
+        """The id of this table; one that is created in its place has another."""
         return str(self.java.getMetadata().getId())
 
     def schema_json(self) -> str:
@@ -154,7 +154,7 @@ class _OwnCommit:
 
 @dataclass(frozen=True, slots=True)
 class _OfSession:
-    """Objects of the JVM that all tables have. (Each had its own: a log of a job has fifteen tables.)"""
+    """Objects of the JVM that all tables share, because each log of a job has fifteen tables."""
 
     engine: Any
     mapper: Any
@@ -224,20 +224,20 @@ class KernelTable:
             return Snapshot(java.getVersion(), java, self._session)
 
     def snapshot_at(self, version: int) -> Snapshot:
-        """A version from `oldest_version` to the newest."""
+        """Read a version from `oldest_version` to the newest."""
         with self._translated():
             builder = self._kernel.TableManager.loadSnapshot(self.path).atVersion(version)
             java = self._with_committer(builder).build(self._engine)
             return Snapshot(version, java, self._session)
 
     def oldest_version(self, on: Snapshot) -> int:
-        """The first version that the Delta log still has all of."""
+        """The oldest version of which the Delta log still has everything."""
         with self._translated():
             history, anywhere = self._kernel.internal.DeltaHistoryManager, self._java.util.Optional.empty()
             return int(history.getEarliestRecreatableCommit(self._engine, on.java.getLogPath(), anywhere))
 
     def existing(self, log: object = None, *, to_commit: bool = False) -> Snapshot:
-        """`snapshot` of a table that has to be there. Raises ReplicaError, naming `log`, where it is not."""
+        """Read the newest version of a table that has to exist. Raises ReplicaError, naming `log`, if it does not."""
         found = self.snapshot(to_commit=to_commit)
         if found is None:
             raise ReplicaError(
@@ -252,7 +252,7 @@ class KernelTable:
         clustering: Sequence[str],
         partitioning: Sequence[str] = (),
     ) -> None:
-        """Version 0. Raises KernelConflict where the table exists, or another writer creates it now."""
+        """Create the table. Raises KernelConflict if it exists, or another writer creates it now."""
         with self._translated():
             kernel_schema = self._kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(schema.json())
             columns = [self._kernel.expressions.Column(name) for name in partitioning or clustering]
@@ -264,7 +264,7 @@ class KernelTable:
             self.run_hooks()
 
     def set_properties(self, on: Snapshot, properties: Mapping[str, str]) -> int:
-        """Change the table's properties; the version. Raises KernelConflict where anything was committed since `on`."""
+        """Change the table's properties. Returns the version. Raises KernelConflict if `on` is not the newest."""
         with self._translated():
             builder = on.java.buildUpdateTableTransaction(ENGINE, self._kernel.Operation.MANUAL_UPDATE)
             builder = builder.withTablePropertiesAdded(dict(properties)).withMaxRetries(0)
@@ -385,7 +385,7 @@ class KernelTable:
             return True
 
     def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
-        """Do what commits left to do; a checkpoint, if so told, in a thread of its own. Raises nothing."""
+        """Run the hooks of commits; with `checkpoint_aside` a checkpoint in a thread of its own. Raises nothing."""
         self._hooks.run(checkpoint_aside=checkpoint_aside)
 
     def _changed(

@@ -31,7 +31,7 @@ State = Mapping[tuple[str, Any], Any]
 
 
 def engine_info(actions: int) -> str:
-    """What `commitInfo` says of the writer of a commit that has so many other actions."""
+    """The `engineInfo` of a commit that has this many other actions."""
     return f"{ENGINE}, {actions} actions"
 
 
@@ -49,7 +49,7 @@ def actions_of(commit: bytes) -> list[Action]:
 
 
 def _action(line: object) -> Action:
-    """What one line says, without the kinds that it leaves open. Raises ValueError for what is no action."""
+    """Parse one line, without kinds that are null. Raises ValueError for what is no action."""
     said = {kind: what for kind, what in line.items() if what is not None} if isinstance(line, dict) else {}
     if not said or not all(isinstance(what, dict) for what in said.values()):
         raise ValueError("a line of it is no action")
@@ -69,7 +69,7 @@ def state_of(actions: Iterable[Action]) -> dict[tuple[str, Any], Any]:
 
 
 def disagreement(done: State, there: Callable[[tuple[str, Any]], Any]) -> str | None:
-    """Why the state that `there` gives by its keys is not that after a commit that has `done` this; None if it is."""
+    """Say why the state that `there` gives by key is not that after a commit that has `done` this; None if it is."""
     for kind in ("protocol", "metaData"):
         if there((kind, None)) is None:
             return f"it has no {kind}"
@@ -97,7 +97,7 @@ def checksum_of(content: bytes, commit: Iterable[Action]) -> Mapping[str, Any]:
 
 
 def contradiction(checksum: Mapping[str, Any], files: int, size_bytes: int, domains: Mapping[str, str]) -> str | None:
-    """Why a version of so many `files` and bytes, with these `domains`, is not that of `checksum`; None if it is."""
+    """Say why a version of so many `files` and bytes, with these `domains`, is not `checksum`'s; None if it is."""
     for name, found in (("numFiles", files), ("tableSizeBytes", size_bytes)):
         if checksum.get(name) not in (None, found):
             return f"it has {name} {checksum[name]}, and the Delta log gives {found}"

@@ -31,7 +31,7 @@ _OUT_OF_MEMORY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What an error says if Spark ends a job: what failed, in which log and from which offset on, and what to do."""
+    """The facts of an error if Spark ends a job: what failed, in which log and from which offset on, and what to do."""
 
     problem: str
     log: object
@@ -125,7 +125,7 @@ def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
 
 
 def out_of_memory(error: Exception, facts: JobFacts) -> WorkerLost | None:
-    """WorkerLost if a task ran out of memory, in Python or in the JVM: as if that had killed its process; else None."""
+    """Return WorkerLost if a task ran out of memory, in Python or the JVM, as if that had killed it; else None."""
     found = _OUT_OF_MEMORY.search(str(error))
     if found is None:
         return None
@@ -135,7 +135,7 @@ def out_of_memory(error: Exception, facts: JobFacts) -> WorkerLost | None:
 
 
 def lost_worker(text: str, *, log: object, offset: int | None = None) -> WorkerLost | None:
-    """WorkerLost if Spark's `text` tells of a Python worker that died, for instance for lack of memory; else None."""
+    """Return WorkerLost if Spark's `text` tells of a Python worker that died, perhaps for lack of memory; else None."""
     said = next((words for words in _WORKER_LOST if words in text), None)
     if said is None:
         return None

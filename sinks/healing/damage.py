@@ -17,13 +17,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
+from sinks.delta.data_file import may_hold
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.proof.stored_log import StoredLog
+from sinks.proof.stored import StoredLog
 from sinks.state.holes import TakenOut, joined
-from sinks.state.position import Held
+from sinks.state.log_table import Held
 from sinks.state.rewrite import RowSelection, offsets_of, others_in, rows_of
 from sinks.tables import LOG_ID, log_table
 from sinks.values.ledger_row import LedgerRow
@@ -36,7 +36,7 @@ _START, _END = attrgetter("start"), attrgetter("end")
 
 @dataclass(frozen=True, slots=True)
 class FoundDamage:
-    """What has to be taken out: `taken` of the log itself, which may be empty, of `others`, and the files in `lost`."""
+    """Ranges to take out: `taken` of the log itself, which may be empty, those of `others`, and the files in `lost`."""
 
     taken: TakenOut
     others: tuple[TakenOut, ...] = ()
@@ -133,7 +133,7 @@ class DamageSearch:
         return [self.log_id, *others] if is_mine else others
 
     def _lacking(self, log_id: LogId, wanted: OffsetRange, lost: Collection[str]) -> list[LedgerRow]:
-        """The rows of a log's ledger in `wanted` whose records are not all in the other readable files."""
+        """Find the rows of a log's ledger in `wanted` whose records are not all in the other readable files."""
         books = self.books(log_id)
         rows = [row for row in books.ledger.overlapping(wanted) if not books.held.holes.hold(row.range)]
         found: list[LedgerRow] = []

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.healing.common_point import last_agreeing, last_equal, last_left
 from sinks.proof.master_bytes import Dropping, side_by_side
-from sinks.proof.stored_log import StoredLog
+from sinks.proof.stored import StoredLog
 from sinks.values.continuity import Link, written
 from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Parting
@@ -86,7 +86,7 @@ class Comparison:
         return len(self._answers)
 
     def find(self, doubtful: Sequence[OffsetRange] = ()) -> Divergence | None:
-        """Where the two part; None if nothing that can be compared differs.
+        """Find where the two part; None if nothing that can be compared differs.
 
         In the `doubtful` ranges the master was found to have other bytes before: they are compared separately, because
         the rows behind them may agree. A rule ignores them. Raises what reading the master, the ledger or the table
@@ -141,7 +141,7 @@ class Comparison:
         return next((row for row in comparable if not self._agrees(row)), None)
 
     def _search(self, ceiling: Offset) -> tuple[list[LedgerRow], LedgerRow | None]:
-        """The rows that begin at or below `ceiling`, as far back as needed, and the last one that agrees, if any."""
+        """Read rows that begin at or below `ceiling`, as far back as needed; find the last one that agrees, if any."""
         look_bytes = _FIRST_LOOK_BYTES
         while True:
             start = max(self._bounds.start, ceiling - look_bytes)

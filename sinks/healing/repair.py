@@ -15,14 +15,14 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.healing.damage import Books, DamageSearch, FoundDamage
 from sinks.healing.divergence import Comparison, Divergence
 from sinks.healing.repair_steps import RepairStep, RepairSteps, damaged_in
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import Held, LogTable, held_at
+from sinks.state.log_table import Held, LogTable, held_at
 from sinks.values.incident import State
 from sinks.warehouse import absolute
 from sources.errors import EpochsContradict, Recreated
@@ -46,7 +46,7 @@ class WayBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What a repair of a log at `position` did, or would do.
+    """The effect that a repair of a log at `position` had, or would have.
 
     `resumed` was pending. `taken_out` are damaged ranges, and `missing` the holes in such ranges; `others` is what was
     taken out of other logs, which had rows in the same damaged files.
@@ -78,7 +78,7 @@ def _taken_out(damages: Iterable[FoundDamage]) -> tuple[OffsetRange, ...]:
 
 
 def _others(taken: Iterable[TakenOut]) -> tuple[TakenOut, ...]:
-    """The same, with each log once."""
+    """Return the repair with each log once."""
     found: dict[tuple[LogId, int], tuple[OffsetRange, ...]] = {}
     for one in taken:
         found[one.log_id, one.epoch] = joined([*found.get((one.log_id, one.epoch), ()), *one.ranges])

@@ -29,17 +29,16 @@ from pyspark.sql import SparkSession
 
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incidents import IncidentsTable
-from sinks.books.ledger import Ledger
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import Ledger, LedgerRows
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.damage import FoundDamage
 from sinks.healing.divergence import Divergence
 from sinks.healing.hole_filler import settle_holes
 from sinks.healing.removed import Removed
-from sinks.proof.stored_log import StoredLog
+from sinks.proof.stored import StoredLog
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer, new_id
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.state.rewrite import RowSelection
 from sinks.tables import LEDGER, log_table
 from sinks.values.continuity import Link
@@ -55,7 +54,7 @@ _OTHER_EPOCHS: Final = (Condition.EPOCHS_CONTRADICT, Condition.RECREATED)
 
 
 class RepairStep(Enum):
-    """What a repair has just done; members are in order."""
+    """The step that a repair has just done; members are in order."""
 
     MARK = "mark"
     AUDIT = "audit"
@@ -67,7 +66,7 @@ class RepairStep(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept below the point to go back to: records up to `end`, the `rest` of a ledger row, the last record."""
+    """The log below the point to go back to: records up to `end`, the `rest` of a ledger row, the last record."""
 
     end: Offset
     rest: tuple[LedgerRow, ...] = ()
@@ -164,7 +163,7 @@ class RepairSteps:
         self._follow()
 
     def _keep_bounds(self, damage: FoundDamage) -> None:
-        """Raises ReplicaError if rows of the ledger that are taken out were joined with others since."""
+        """Raise ReplicaError if rows of the ledger that are taken out were joined with others since."""
         for taken in damage.of_each:
             edges = [edge for one in taken.ranges for edge in (one.start, one.end)]
             if edges and not LedgerRows(self._spark, self._warehouse, taken.log_id).keep_bounds(*edges):

@@ -29,7 +29,7 @@ def bucket_of(key: str) -> str:
 
 
 def by_bucket(changes: Changes) -> dict[str, Changes]:
-    """The same changes, by bucket."""
+    """Group the changes by bucket."""
     parts: dict[str, Changes] = {}
     for key, change in changes.items():
         parts.setdefault(bucket_of(key), {})[key] = change

@@ -29,12 +29,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.delta.actions import Partition
+from sinks.delta.commits import GroupCommit, retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, open_parquet
-from sinks.delta.group_commit import GroupCommit
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.delta.retries import retrying
 from sinks.history.metadata_versions import Row, compare
 from sinks.storage.errors import failed_by
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec, metadata_table
@@ -102,7 +101,7 @@ class MetadataTable:
         return {self._domain: json.dumps({"changed_at": changed_at.isoformat(), "version": version})}
 
     def _last(self, snapshot: Snapshot) -> tuple[datetime, int]:
-        """What the last commit of the log says: when the metadata changed, and the master's number of that state."""
+        """When the metadata changed by the last commit of the log, and the master's number of that state."""
         text = snapshot.domains().get(self._domain)
         if text is None:
             return _EARLIEST, 0
@@ -150,7 +149,7 @@ class MetadataTable:
 
 @dataclass(eq=False, slots=True)
 class _Fetch:
-    """What was fetched of one log; then how many versions began or ended by it, or why it was not recorded."""
+    """The metadata fetched of one log; then how many versions began or ended by it, or why it was not recorded."""
 
     table: MetadataTable
     items: Sequence[Row]

@@ -150,7 +150,7 @@ class _Comparison:
             self._add(batch.slice(middle))
 
     def _joined(self, batch: pa.RecordBatch) -> bytes | None:
-        """The bytes of rows that follow each other as they should; None if they do not."""
+        """Join the bytes of rows that follow each other as they should; None if they do not."""
         edges = None if self._is_open else self._edges(batch)
         return None if edges is None or edges[-1] > self._claim.range.end else self._restored(batch)
 

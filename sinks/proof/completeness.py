@@ -37,7 +37,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 Ints = npt.NDArray[np.int64]
 _Kind = TypeVar("_Kind")
 COLUMNS = ("start", "end", "first_store_timestamp", "last_store_timestamp", "deleted_at")
-"""Of the ledger, what is asked for here."""
+"""The columns of the ledger that are needed here."""
 _HINT = (
     "Something else changed the tables: look at the history of log and ledger (DESCRIBE HISTORY), and compare the "
     "range with the master: logtwin verify."
@@ -79,7 +79,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """What the tables say of one log. `ledger` has COLUMNS; rows at or above the position are of newer commits."""
+    """The tables' accounts of one log. `ledger` has COLUMNS; rows at or above the position are of newer commits."""
 
     epoch: int
     position: Offset
@@ -92,7 +92,7 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completeness:
-    """What is whole, what is missing and why, what is claimed twice, in order; and what lies beyond the position."""
+    """Ranges that are whole, missing (and why), and claimed twice, in order; and one that lies beyond the position."""
 
     position: Offset
     whole: tuple[Stretch, ...]
@@ -118,13 +118,13 @@ class Completeness:
         )
 
     def times_around(self, hole: OffsetRange) -> tuple[int | None, int | None]:
-        """When the last message before `hole` was stored, and the first one after it; None where there is none."""
+        """When the last message before `hole` and the first one after it were stored; None if there is none."""
         before = [one.last_us for one in self.whole if one.range.end <= hole.start]
         after = [one.first_us for one in self.whole if one.range.start >= hole.end]
         return before[-1] if before else None, after[0] if after else None
 
     def problem(self, log_id: LogId) -> CoverageError | None:
-        """The first thing that is wrong; None where all is well, whatever is missing for a reason."""
+        """Return an error for the first range that is wrong; None if all are right. A hole with a reason is right."""
         lacking = [one.range for one in self.missing if one.reason is Reason.UNEXPLAINED]
         wrong = [
             *((one, f"the replica lacks {one}, and nothing says why") for one in lacking),
@@ -144,7 +144,7 @@ class Completeness:
 
 
 def _of_no_repair(rows: pa.Table, holes: Holes) -> pa.Table:
-    """Without those whose records a repair took out, which the ledger may claim until that has followed."""
+    """Leave out rows whose records a repair took out: the ledger may claim them until it has followed."""
     for out in holes.taken_out:
         claims = pc.and_(pc.less(rows["start"], out.end), pc.greater(rows["end"], out.start))
         rows = rows.filter(pc.invert(pc.and_(claims, pc.is_null(rows["deleted_at"]))))
@@ -152,7 +152,7 @@ def _of_no_repair(rows: pa.Table, holes: Holes) -> pa.Table:
 
 
 def stretches(rows: pa.Table) -> tuple[list[Stretch], list[OffsetRange]]:
-    """The ranges of ledger `rows` (COLUMNS) joined where they touch, and what more than one of them has."""
+    """Join the ranges of ledger `rows` (COLUMNS) where they touch; also return what more than one of them has."""
     rows = rows.sort_by([("start", "ascending"), ("end", "ascending")])
     whole, doubled = connected(rows["start"].to_numpy(), rows["end"].to_numpy())
     first_us, last_us = (_times(rows[name]) for name in ("first_store_timestamp", "last_store_timestamp"))
@@ -223,7 +223,7 @@ class _Explanation:
 
 
 def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[OffsetRange]) -> Iterator[Missing]:
-    """What no row has, cut where the reason changes."""
+    """Yield the ranges that no row has, cut where the reason changes."""
     known = _explanations(accounts, deleted)
     nothing, position = Stretch(_range(0, 0), None, None), _range(accounts.position, accounts.position)
     for before, after in pairwise([nothing, *whole, Stretch(position, None, None)]):
@@ -237,8 +237,10 @@ def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[Off
 
 
 def _explanations(accounts: Accounts, deleted: Sequence[OffsetRange]) -> list[_Explanation]:
-    """What may explain a hole; the first that does, counts. A healed incident explains nothing any more, and one of
-    records that are sound explains nothing at all."""
+    """List what may explain a hole; the first that does, counts.
+
+    A healed incident explains nothing any more, and one of records that are sound explains nothing at all.
+    """
     incidents = [
         one
         for one in accounts.incidents
@@ -254,7 +256,7 @@ def _explanations(accounts: Accounts, deleted: Sequence[OffsetRange]) -> list[_E
 def parts_of(
     gap: OffsetRange, borders: Iterable[OffsetRange], kind: Callable[[Offset], _Kind]
 ) -> Iterator[tuple[OffsetRange, _Kind]]:
-    """`gap`, cut where the `kind` of its offsets changes, which it does only where one of `borders` begins or ends."""
+    """Cut `gap` where the `kind` of its offsets changes, which is only where one of `borders` begins or ends."""
     edges = sorted({gap.start, gap.end, *(at for one in borders for at in (one.start, one.end) if at in gap)})
     pieces = [(at, upto, kind(at)) for at, upto in pairwise(edges)]
     for found, same in groupby(pieces, key=lambda piece: piece[2]):

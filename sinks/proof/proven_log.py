@@ -18,13 +18,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.delta.kernel import KernelTable
 from sinks.proof.completeness import check_filled
 from sinks.proof.stored import Part, parts, read
 from sinks.state.fence import refuse_repair
 from sinks.state.holes import Holes, joined
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.tables import log_table
 from sinks.values.continuity import written
 from sinks.values.ledger_row import LedgerRow
@@ -81,7 +81,7 @@ class Proof:
 
 
 def check_proven(log_id: LogId, row: LedgerRow, found: str) -> None:
-    """Raises Divergent unless `found` is the checksum of `row`."""
+    """Raise Divergent unless `found` is the checksum of `row`."""
     if found != row.checksum:
         raise Divergent(
             f"the rows of {row.range} do not give the bytes that were replicated",
@@ -94,7 +94,7 @@ def check_proven(log_id: LogId, row: LedgerRow, found: str) -> None:
 
 
 def check_joined(log_id: LogId, records: pa.RecordBatch, at: Offset) -> None:
-    """Raises Divergent unless `records` follow each other from offset `at` on."""
+    """Raise Divergent unless `records` follow each other from offset `at` on."""
     offsets = records.column("offset").to_numpy()
     sizes = records.column("size").to_numpy().astype(np.int64)
     expected = at + np.cumsum(sizes) - sizes
@@ -104,7 +104,7 @@ def check_joined(log_id: LogId, records: pa.RecordBatch, at: Offset) -> None:
 
 
 def not_joined(log_id: LogId, at: Offset, found: str) -> Divergent:
-    """The error that says that the log table lacks a row, or has one twice."""
+    """Return the error for a log table that lacks a row, or has one twice."""
     return Divergent(
         "a row of the log table is missing, or there twice",
         log=log_id,

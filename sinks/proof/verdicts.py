@@ -72,7 +72,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the tables say of a range: the ledger's checksum, number and bytes of its records, or that it is a hole."""
+    """The claim of the tables about a range: checksum, number and bytes of its records, or that it is a hole."""
 
     range: OffsetRange
     checksum: str | None = None

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.delta.data_file import holds_only, may_hold
 from sinks.delta.delta_log import LoggedVersion, newest
-from sinks.delta.file_statistics import holds_only, may_hold
 from sinks.delta.files import dataset_of
 from sinks.proof.completeness import COLUMNS
 from sinks.storage.errors import reported_as
@@ -54,7 +54,7 @@ def read_ledger(warehouse: str, log_id: LogId, owed: Iterable[Owed]) -> pa.Table
 
 
 def read_ledgers(warehouse: str, owed: Mapping[LogId, Iterable[Owed]]) -> dict[LogId, pa.Table]:
-    """The same of several logs, with what the ledger is `owed` of each, at one version. Raises ReplicaError."""
+    """Read the ledgers of several logs at one version, with what each is still `owed`. Raises ReplicaError."""
     path = LEDGER.path(absolute(warehouse))
     version = newest(path)
     files = [] if version is None else [(one.path, one.statistics()) for one in version.files.values()]
@@ -88,7 +88,7 @@ def _of_log(
 
 
 def _told(version: LoggedVersion, app_id: str) -> int:
-    """How far the ledger follows, as `FollowingTable` writes it."""
+    """Read how far the ledger follows, as `FollowingTable` writes it."""
     return int(version.domain(app_id) or version.transaction_version(app_id) or 0)
 
 

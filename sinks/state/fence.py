@@ -31,7 +31,7 @@ TAKEN_OVER_HINT = (
 
 
 def this_writer() -> Writer:
-    """This process, as a writer that nobody was before: a run of its own."""
+    """Return this process as a new writer: a run of its own."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return Writer(run=new_id(), host=socket.gethostname(), pid=os.getpid(), since=since)
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def logs_in(domains: Iterable[str]) -> list[LogId]:
-    """What has a state among the `domains` of a table."""
+    """The logs that have a state among the `domains` of a table."""
     found = []
     for name in domains:
         try:
@@ -58,7 +58,7 @@ def ended_runs(domains: Mapping[str, str]) -> list[str]:
 
 
 def state_in(text_of: Callable[[str], str | None], log_id: LogId) -> LogState | None:
-    """What a version of the table says of the log, given the text of each domain.
+    """Read the log's state from the text of each domain of a version.
 
     Raises ReplicaError for what no one wrote.
     """
@@ -69,7 +69,7 @@ def state_in(text_of: Callable[[str], str | None], log_id: LogId) -> LogState | 
 
 
 def state_at(version: Version, log_id: LogId) -> LogState | None:
-    """What a version of the table says of the log. Raises ReplicaError where it contradicts itself."""
+    """Read the log's state at a version of the table. Raises ReplicaError if the version contradicts itself."""
     state = state_in(version.domain, log_id)
     return checked(log_id, state, version.transaction_version(position_app(log_id, state)))
 
@@ -80,7 +80,7 @@ def position_app(log_id: LogId, state: LogState | None) -> str:
 
 
 def checked(log_id: LogId, state: LogState | None, transaction: int | None) -> LogState | None:
-    """`state`, if its offset is that `transaction` version of the table. Raises ReplicaError."""
+    """Return `state` if its offset equals the `transaction` version of the table. Raises ReplicaError."""
     offset = None if state is None else state.offset
     if transaction != offset:
         raise contradiction(
@@ -93,7 +93,7 @@ def checked(log_id: LogId, state: LogState | None, transaction: int | None) -> L
 
 
 def holes_in(text_of: Callable[[str], str | None], log_id: LogId, state: LogState | None) -> Holes:
-    """What a log whose state is `state` lacks, by the text of each domain of a version (`Version.domain`).
+    """Read the holes of a log with this `state` from the text of each domain of a version (`Version.domain`).
 
     Raises ReplicaError for what no one wrote.
     """
@@ -109,12 +109,12 @@ def holes_in(text_of: Callable[[str], str | None], log_id: LogId, state: LogStat
 
 
 def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
-    """`holes_in` of that version."""
+    """Read the log's holes at a version of the table."""
     return holes_in(version.domain, log_id, state)
 
 
 def refuse_repair(log_id: LogId, state: LogState | None) -> None:
-    """Raises RepairPending where a repair was begun and not brought to its end."""
+    """Raise RepairPending if a repair was begun and not finished."""
     if state is not None and state.repair is not None:
         found = state.repair.found
         is_failed_over = found is not None and found.condition is Condition.FAILED_OVER
@@ -129,7 +129,7 @@ def refuse_repair(log_id: LogId, state: LogState | None) -> None:
 
 
 def taken_over(log_id: LogId, mine: Writer, found: LogState | None) -> TakenOver:
-    """That the log is not as `mine` left it: somebody else wrote what was `found`."""
+    """Return the error for a lost log: it is not as `mine` left it, because another run wrote what was `found`."""
     return TakenOver(
         "another job writes this log",
         log=log_id,
@@ -145,7 +145,7 @@ def _unreadable(log_id: LogId, domain: str) -> ReplicaError:
 
 
 def contradiction(log_id: LogId, problem: str, expected: str, found: object) -> ReplicaError:
-    """That the table is not as its writers leave it."""
+    """Return the error for a table that is not as its writers leave it."""
     return ReplicaError(
         problem,
         log=log_id,

@@ -124,7 +124,7 @@ class Holes:
 
 
 def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """The same offsets in as few ranges as possible, in order."""
+    """Join ranges: the same offsets in as few ranges as possible, in order."""
     found: list[OffsetRange] = []
     for one in sorted(one for one in ranges if not one.is_empty):
         if found and one.start <= found[-1].end:

@@ -108,7 +108,7 @@ class PendingRepair:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """What the table says of one log; see the module's docstring.
+    """The state of one log in its table; see the module's docstring.
 
     `is_in_one_piece` says that it was read from the form of older versions.
     """
@@ -130,7 +130,7 @@ class LogState:
     is_in_one_piece: bool = field(default=False, compare=False)
 
     def domains(self, log_id: LogId, before: LogState | None) -> dict[str, str]:
-        """The metadata to write where the table says what stood `before`: None, or a fresh state, if it says nothing.
+        """The metadata to write over the state `before`, which is None, or a fresh state, if the table has none.
 
         By domain, as JSON.
         """
@@ -144,7 +144,7 @@ class LogState:
 
     @classmethod
     def of_domains(cls, log_id: LogId, text_of: Callable[[str], str | None]) -> LogState | None:
-        """The inverse of `domains`, given the text of each domain; None where they say nothing of the log.
+        """The inverse of `domains`, given the text of each domain; None if they have no state of the log.
 
         Raises KeyError, TypeError or ValueError for what no version wrote.
         """
@@ -170,7 +170,7 @@ class LogState:
 
     @property
     def known(self) -> Known:
-        """What the log's master has to agree with."""
+        """What the log's master is compared with."""
         return Known(self.identity, self.offset, self.mark, self.epochs)
 
     @property
@@ -213,7 +213,7 @@ class LogState:
 
 
 def new_id() -> str:
-    """Of a commit or a run: 64 random bits, so that no two that may meet are alike."""
+    """Return an id for a commit or a run: 64 random bits, so that no two that may meet are alike."""
     return os.urandom(8).hex()
 
 

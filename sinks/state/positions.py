@@ -2,8 +2,8 @@
 
 What stands there is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says.
 
-Every commit here is one loop over attempts. After a conflict it reads the newest version: the commit may have landed
-unheard, another run may own a log, or only something else of the table has changed; then it tries again on that.
+After a conflict each commit reads the newest version: it may have landed unheard, another run may own a log, or only
+something else of the table has changed; then it is tried again on that (`decided_commit`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sinks.delta.commits import OwnChain, decided_commit
 from sinks.delta.data_file import DataFile
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.own_chain import OwnChain
-from sinks.delta.retries import retrying
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import checked, contradiction, ended_runs, holes_at, position_app, state_in, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import LogState, Writer
@@ -27,7 +26,7 @@ _Said = LogState | None | ReplicaError
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a commit of data does to one log: from `mine` it goes to `to`, with `files`, past what is `lost`."""
+    """The move of one log by a commit of data: from state `mine` to state `to`, with `files`, past what is `lost`."""
 
     log_id: LogId
     mine: LogState
@@ -37,7 +36,7 @@ class Move:
 
     @property
     def range(self) -> OffsetRange:
-        """What is new: from the position on, or from where the log begins."""
+        """The new range: from the position on, or from where the log begins."""
         start = self.to.first if self.mine.offset is None else self.mine.offset
         if start is None or self.to.offset is None:
             raise ValueError("a commit of data needs an offset")
@@ -45,7 +44,7 @@ class Move:
 
     @property
     def transaction(self) -> tuple[str, int]:
-        """The application whose transaction version says the same, and that version."""
+        """The application whose transaction version equals the new position, and that version."""
         end = self.range.end
         return Position(self.log_id, self.to.epoch, end).app_id, end
 
@@ -94,12 +93,12 @@ class Positions:
         return self._table.existing()
 
     def to_commit_on(self) -> Snapshot:
-        """The newest version, or one that `commit` finds out to be none. Raises ReplicaError."""
+        """Return the version that is believed to be the newest: `commit` finds out. Raises ReplicaError."""
         return self._table.existing(to_commit=True)
 
     def lost(self, on: Snapshot, held: Mapping[LogId, LogState]) -> dict[LogId, LogtwinError]:
-        """Which logs are not as this run left them, as far as version `on` says: TakenOver, or ReplicaError where
-        nobody can read what it says of a log.
+        """Return an error for each log that is not as this run left it at version `on`: TakenOver, or ReplicaError if
+        the state cannot be read.
         """
         found = self._chain.values(on.version, held, lambda asked: _said(on, asked))
         others = {log: said for log, said in found.items() if said != held[log]}
@@ -109,14 +108,14 @@ class Positions:
         }
 
     def found(self, on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
-        """What version `on` says of these logs. Raises ReplicaError where it contradicts itself."""
+        """Read the states of these logs at version `on`. Raises ReplicaError if it contradicts itself."""
         states = _states(on, logs)
         apps = {log: position_app(log, state) for log, state in states.items()}
         versions = self._table.transaction_versions(on, apps.values())
         return {log: checked(log, state, versions[apps[log]]) for log, state in states.items()}
 
     def held_by(self, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
-        """The states at version `on`, all of which `writer` has to own. Raises TakenOver."""
+        """Read the states at version `on`, all of which `writer` has to own. Raises TakenOver."""
         return {log: owned_by(writer, log, state) for log, state in self.found(on, logs).items()}
 
     def claim(
@@ -130,29 +129,29 @@ class Positions:
         begins elsewhere. A run that no log names any more is forgotten. Raises ReplicaError.
         """
         asked = [*dict.fromkeys([*logs, *(log for one in beginnings for log in one.starts)])]
-        claim, to = Claimed({}), dict[LogId, LogState]()
-        for attempt in retrying(partial(refused, logs[0])):
-            with attempt:
-                found = self.found(on, asked)
-                to = {log: (found[log] or LogState.fresh(writer)).claimed_by(writer) for log in logs}
-                begun, gained = _begun(found, to, writer, beginnings)
-                to |= begun
-                claim = Claimed({log: to[log] for log in logs}, gained)
-                said = writer.domain()
-                for log, state in to.items():
-                    said |= state.domains(log, found[log])
-                ended = ended_runs({**on.domains(), **said})
-                transactions = dict(Move(log, state, state).transaction for log, state in begun.items())
-                try:
-                    version = self._table.commit(
-                        on, domains={**said, **dict.fromkeys(ended)}, transactions=transactions
-                    )
-                    self._chain.claimed(version, to)
-                except KernelConflict:
-                    on = self.newest()
-                    if _states(on, [*to]) != to:  # else it has landed
-                        raise
-        return claim
+        to = dict[LogId, LogState]()
+        claim = Claimed(to)
+
+        def commit(on: Snapshot) -> Claimed:
+            nonlocal claim, to
+            found = self.found(on, asked)
+            to = {log: (found[log] or LogState.fresh(writer)).claimed_by(writer) for log in logs}
+            begun, gained = _begun(found, to, writer, beginnings)
+            to |= begun
+            claim = Claimed({log: to[log] for log in logs}, gained)
+            said = writer.domain()
+            for log, state in to.items():
+                said |= state.domains(log, found[log])
+            ended = ended_runs({**on.domains(), **said})
+            transactions = dict(Move(log, state, state).transaction for log, state in begun.items())
+            version = self._table.commit(on, domains={**said, **dict.fromkeys(ended)}, transactions=transactions)
+            self._chain.claimed(version, to)
+            return claim
+
+        def decided(on: Snapshot) -> Claimed | None:
+            return claim if _states(on, [*to]) == to else None  # it has landed
+
+        return decided_commit(on, commit, self.newest, decided, partial(refused, logs[0]))
 
     def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, LogtwinError]:
         """Move logs in one commit built on `on`, where each has been found as its move says: all of them, or none.
@@ -160,19 +159,18 @@ class Positions:
         Returns which of them are `lost` since then, to other runs; nothing of any is in the table then. Raises
         ReplicaError.
         """
-        for attempt in retrying(partial(refused, moves[0].log_id)):
-            with attempt:
-                try:
-                    self._attempt(on, moves)
-                except KernelConflict:
-                    on = self.newest()
-                    found = _said(on, [move.log_id for move in moves])
-                    if any(found[move.log_id] == move.to for move in moves):  # then all of it has landed
-                        break
-                    if lost := self.lost(on, {move.log_id: move.mine for move in moves}):
-                        return lost
-                    raise
-        return {}
+
+        def commit(on: Snapshot) -> dict[LogId, LogtwinError]:
+            self._attempt(on, moves)
+            return {}
+
+        def decided(on: Snapshot) -> dict[LogId, LogtwinError] | None:
+            found = _said(on, [move.log_id for move in moves])
+            if any(found[move.log_id] == move.to for move in moves):  # then all of it has landed
+                return {}
+            return self.lost(on, {move.log_id: move.mine for move in moves}) or None
+
+        return decided_commit(on, commit, self.newest, decided, partial(refused, moves[0].log_id))
 
     def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
         self._table.run_hooks(checkpoint_aside=checkpoint_aside)
@@ -209,7 +207,7 @@ def _begun(
 
 
 def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:
-    """What version `on` says of these logs, or that nobody can read it."""
+    """Return the state of each log at version `on`, or the error that it cannot be read."""
     text_of = on.domain if len(logs) == 1 else on.domains().get
     found = dict[LogId, _Said]()
     for log in logs:
@@ -221,7 +219,7 @@ def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:
 
 
 def _states(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
-    """The same. Raises ReplicaError for what nobody can read."""
+    """Return the states of these logs at version `on`. Raises ReplicaError for one that cannot be read."""
     found = dict[LogId, LogState | None]()
     for log, said in _said(on, logs).items():
         if isinstance(said, ReplicaError):
@@ -231,12 +229,12 @@ def _states(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]
 
 
 def owned_by(writer: Writer, log_id: LogId, state: LogState | None) -> LogState:
-    """`state`, which `writer` has to own. Raises TakenOver."""
+    """Return `state` if `writer` owns it. Raises TakenOver."""
     if state is None or state.writer != writer:
         raise taken_over(log_id, writer, state)
     return state
 
 
 def refused(log_id: LogId, found: str) -> ReplicaError:
-    """That the table takes no commit."""
+    """Return the error for a commit that the table refuses."""
     return contradiction(log_id, "the table refuses the commit", "a commit that goes through", found)

@@ -18,9 +18,8 @@ from operator import or_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, bounds, holds_only, may_hold
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import bounds, holds_only, may_hold
 from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.state.fence import holes_in, logs_in, state_in
@@ -114,7 +113,7 @@ class TakingOut:
         self._exchange = Exchange()
 
     def on(self, snapshot: Snapshot) -> Exchange:
-        """The exchange to commit on `snapshot`. Raises ReplicaError naming a file that cannot be read."""
+        """Prepare the exchange to commit on `snapshot`. Raises ReplicaError naming a file that cannot be read."""
         files = self._rows.files(self._table, snapshot)
         paths = frozenset(file.path for file in files)
         self._check_lost(paths)
@@ -182,7 +181,7 @@ def _start_in(log_id: LogId, wanted: OffsetRange) -> pc.Expression:
 
 
 def _again(file: StoredFile, table: KernelTable, on: Snapshot) -> list[StoredFile]:
-    """The same file in version `on`, found by its own statistics; empty if it is gone."""
+    """Find the file in version `on` by its own statistics; empty if it is gone."""
     least, offsets = bounds(file.statistics(), LOG_ID.name)[0], offsets_of(file)
     overlap = None if offsets is None else Overlap(offsets, "offset")
     # a missing bound excludes nothing

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class StoredJson(Generic[_T]):
-    """How values of a dataclass are written. Keys of fields without a default, and those in `always`, must be there.
+    """Writes and reads values of a dataclass. Keys of fields without a default, and those in `always`, must be there.
 
     All fields are written; without `always` only those that have not their default.
     """
@@ -28,7 +28,7 @@ class StoredJson(Generic[_T]):
 
     @cached_property
     def _adapter(self) -> TypeAdapter[_T]:
-        """Made when it is first needed: that takes ten milliseconds."""
+        """Made on first use, because that takes ten milliseconds."""
         return TypeAdapter(self._kind)
 
     def text_of(self, value: _T) -> str:

@@ -65,7 +65,7 @@ _WRONG: Final = {
         "Have its authority trusted by the system.",
     ),
 }
-"""By the words of AWS's client in Arrow's errors: what they mean, and what to do."""
+"""Words of AWS's client in Arrow's errors -> what they mean, and what to do."""
 _NO_TLS: Final = ("curlCode: 35,", "curlCode: 60,")
 _SAYS: Final = re.compile(r"AWS Error .*?(?= \(Request ID: |$)", re.DOTALL)
 

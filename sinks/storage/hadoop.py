@@ -1,11 +1,14 @@
-"""Configure Hadoop, in Spark and in Delta Kernel, to reach an object store as `settings.py` describes it.
+"""Let Hadoop, in Spark and in Delta Kernel, reach an object store (`settings.py`), and remove files by it.
 
-Nothing of it is in Spark's own properties, which its pages and logs show, nor in Java's, which a variable in SQL or in
-Hadoop's configuration could name: Hadoop is configured in the running JVM, and passes it on to the executors. S3's
+Spark's own properties hold none of it, because its pages and logs show them; nor do Java's, which a variable in SQL or
+in Hadoop's configuration could name. Hadoop is configured in the running JVM, and passes it on to the executors. S3's
 file system keeps the keys that it was made with. So renewed ones are put into it, and are used without a restart. The
 JVMs of executors, which only queries need, keep the keys of their start.
 
 No key goes through the gateway, because py4j logs its arguments at level DEBUG. The JVM reads them from a pipe.
+
+Arrow makes three requests to S3 to remove a file: is it there, remove it, put a marker of the folder, which may be
+empty now. S3 has one request for many names, which Hadoop uses.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -22,11 +25,12 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 from xml.sax.saxutils import escape
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sinks.delta.java_names import java_names
-from sinks.storage.place import Place
+from sinks.storage.place import Place, placed
 from sinks.storage.settings import AZURE, GOOGLE, S3, VARIABLE, Storage, storage
 
 _S3A: Final = "org.apache.hadoop.fs.s3a"
@@ -180,7 +184,7 @@ def _renew_in(context: SparkContext, place: Place) -> None:
 
 @dataclass
 class _Told:
-    """What the JVM was told last: the place that it reaches, and S3's keys."""
+    """The settings that the JVM was given last: the file system that it reaches, and S3's keys."""
 
     place: Place | None = None
     keys: dict[str, str] = field(default_factory=dict)
@@ -226,3 +230,65 @@ def _as_resource(values: Mapping[str, str]) -> str:
         for name, value in values.items()
     )
     return f"<configuration>{''.join(properties)}</configuration>"
+
+
+def remove_files(
+    spark: SparkSession | None, folder: str, names: Sequence[str], *, past_what_resists: bool = False
+) -> None:
+    """Remove the files `names` in `folder`, in their order; missing ones are skipped.
+
+    On S3, with a session, a request removes some hundreds, in an order that the store decides. Raises OSError if a file
+    cannot be removed, and leaves those after it; with `past_what_resists` it leaves only that file, and does not raise.
+    """
+    place = placed(folder)
+    bulk = _Bulk(spark, place) if place.scheme in S3 and spark is not None else _OneByOne(place)
+    for at in range(0, len(names), bulk.at_once):
+        try:
+            bulk.remove(names[at : at + bulk.at_once])
+        except OSError:
+            if not past_what_resists:
+                raise
+
+
+class _OneByOne:
+    at_once = 1
+
+    def __init__(self, place: Place) -> None:
+        self._filesystem, inner = place.open()
+        self._folder = inner.rstrip("/")
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove `names`. Raises OSError."""
+        for name in names:
+            with suppress(FileNotFoundError):  # another process has removed it
+                self._filesystem.delete_file(f"{self._folder}/{name}")
+
+
+class _Bulk:
+    def __init__(self, spark: SparkSession, place: Place) -> None:
+        """Raises OSError."""
+        renew_keys(spark.sparkContext)
+        self._java: Any = java_names(spark)
+        self._folder = str(place)
+        with _as_os_error():
+            base = self._path(self._folder)
+            self._removal = base.getFileSystem(spark._jsc.hadoopConfiguration()).createBulkDelete(base)
+            self.at_once = int(self._removal.pageSize())
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove `names`. Raises OSError if some are left."""
+        with _as_os_error():
+            left = self._removal.bulkDelete([self._path(f"{self._folder}/{name}") for name in names])
+        if not left.isEmpty():
+            raise OSError(f"{left.size()} files of {self._folder} cannot be removed: {left.get(0).getValue()}")
+
+    def _path(self, text: str) -> Any:
+        return self._java.org.apache.hadoop.fs.Path(text)
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise OSError(str(error.java_exception.toString())) from error

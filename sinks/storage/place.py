@@ -111,7 +111,7 @@ LOCAL: Final = Place(None, "", "/")
 
 
 SPARE_BYTES: Final = 16_384
-"""What a small file may grow by on a full disk: for the errors that this brings."""
+"""The bytes by which a small file may grow on a full disk: for the errors that this brings."""
 
 
 def placed(given: str, key: str = "a path") -> Place:

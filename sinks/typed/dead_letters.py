@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.delta.data_file import DataFile
+from sinks.delta.commits import retrying
+from sinks.delta.data_file import DataFile, may_hold
 from sinks.delta.delta_log import newest
-from sinks.delta.file_statistics import may_hold
 from sinks.delta.files import open_parquet
 from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Snapshot
-from sinks.delta.retries import retrying
 from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.storage.errors import reported_as
 from sinks.tables import LOG_ID, UNFIT

@@ -14,9 +14,9 @@ from typing import Self
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
 
+from sinks.delta.commits import retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.retries import retrying
 from sinks.storage.errors import reported_as
 from sinks.storage.place import open_folder
 from sinks.typed.dead_letters import DeadLetters

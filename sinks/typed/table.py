@@ -20,11 +20,10 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile, Version
 from sinks.delta.files import FileWriter
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.spark_schemas import spark_schema
 from sinks.tables import SCHEMA_CHANGES, TableSpec
 from sinks.typed.columns import FOLDER, Column, ColumnChange, columns_of, table_spec
 from sinks.typed.state import DOMAIN, TypedState
-from sinks.warehouse import absolute, ensure_table, names_in
+from sinks.warehouse import absolute, ensure_table, names_in, spark_schema
 from sources.errors import ReplicaError
 
 ANEW: Final = ".anew"

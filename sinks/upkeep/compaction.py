@@ -6,10 +6,11 @@ back, and retention removes whole files. If rows were sorted by topic, as OPTIMI
 all offsets. Queries by time lose nothing: a log is in the order of its store timestamps. The partitions of a Kafka
 topic share files: those are merged in the order in which they were written, which is that of the topic's commits.
 
-Tasks write the new files (`sinks/upkeep/merge.py`), and one Kernel commit exchanges them. The commit does not conflict
-with rows that the stream adds meanwhile, and is refused if anybody removed one of the files that were read. On a local
-disk it takes the lock that all commits of logtwin take, which OPTIMIZE's own commit would not. A kill leaves files that
-no commit names: `sinks/upkeep/vacuum.py` removes them, and the next run begins again.
+Tasks write the new files (`merge`, by pyarrow), and one Kernel commit exchanges them. A file that cannot be read, or
+has another number of rows than the Delta log says, is the task's error, and no new file is written. The commit does not
+conflict with rows that the stream adds meanwhile, and is refused if anybody removed one of the files that were read. On
+a local disk it takes the lock that all commits of logtwin take, which OPTIMIZE's own commit would not. A kill leaves
+files that no commit names: `sinks/upkeep/vacuum.py` removes them, and the next run begins again.
 
 The Delta log is read once for all logs of a table, and again once that is a while ago: a commit that is built on an old
 version compares itself with each one since, and on a local disk all others wait for it meanwhile.
@@ -19,20 +20,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.delta.actions import Partition
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, lower_bound, upper_bound
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import lower_bound, upper_bound
+from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet, row_groups
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.spark_jobs import JobFacts, run_each
+from sinks.storage.errors import failed_by
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec
-from sinks.upkeep.merge import Merge, Merging
+from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset
 
 _ORDERS = ("offset", "start", "valid_to")
@@ -40,6 +43,7 @@ _ORDERS = ("offset", "start", "valid_to")
 _GROUPS_A_COMMIT = 16  # the most work that a conflict or a kill can throw away
 _READ_AGAIN_S = 30.0
 _log = logging.getLogger(__name__)
+_ROWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,3 +244,59 @@ def _tally(part: Sequence[Group], written: Sequence[DataFile] = ()) -> Compactio
     files = [one for group in part for one in group]
     size_bytes = sum(one.size_bytes for one in files)
     return Compaction(len(files), len(part), size_bytes, sum(file.size_bytes for file in written))
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Files that become one: their paths in order, their number of rows, and the offset for `new_name`."""
+
+    start: Offset
+    records: int
+    paths: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """The task function, picklable: merges files of `spec` in `folder`, all of one `partition`."""
+
+    spec: TableSpec
+    folder: str
+    partition: Partition
+
+    def __call__(self, what: Merge) -> DataFile:
+        """Write one file with the rows of `what`. Raises ReplicaError."""
+        batches = (batch for path in what.paths for batch in self._read(path))
+        with FileWriter(self.spec, self.folder, new_name(what.start)) as writer:
+            for rows in row_groups(batches):
+                writer.write(rows)
+            merged = writer.finish()
+            if merged.records != what.records:
+                expected = f"{what.records} rows in {len(what.paths)} files"
+                raise self._failure(", ".join(what.paths[:1]), expected, merged.records)
+        return merged
+
+    def _read(self, path: str) -> Iterator[pa.RecordBatch]:
+        names = [name for name in self.spec.schema.names if name not in self.partition]
+        try:
+            with open_parquet(self.folder, path) as parquet:
+                for batch in batches_of(parquet, _ROWS_AT_ONCE, names):
+                    yield self._complete(batch)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise self._failure(path, "a file of the table", error) from error
+
+    def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """`batch` in the table's columns. Files that Spark wrote lack those of the partition."""
+        schema = self.spec.schema.remove_metadata()
+        for field in (field for field in schema if field.name in self.partition):
+            batch = batch.append_column(
+                field, pa.repeat(pa.scalar(self.partition[field.name], field.type), batch.num_rows)
+            )
+        return in_columns(batch, schema, self.spec.growing)
+
+    def _failure(self, path: str, expected: str, found: object) -> ReplicaError:
+        return failed_by(found)(
+            f"the data file {self.folder.rstrip('/')}/{path} cannot be merged with others",
+            expected=expected,
+            found=found,
+            hint="Nothing was changed. Run logtwin verify, which finds what is damaged, then logtwin repair.",
+        )

@@ -4,7 +4,7 @@
                                (`sinks/upkeep/ledger_task.py`)                (`sinks/upkeep/ledger_exchange.py`)
 
 Only rows of the stream are joined, and not across what others need: a hole, a range that an incident tells of, a bound
-that a retention or a repair has chosen (`sinks/books/kept_bounds.py`), another epoch. Rows of a backfill, of a repair
+that a retention or a repair has chosen (`sinks/books/ledger.py`), another epoch. Rows of a backfill, of a repair
 and of deleted records stay as they are, because others ask which of them came when.
 
 The ledger covers the same ranges before and after, so nobody who reads it together with the log table has to know. The
@@ -32,12 +32,11 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.books.incidents import incidents_of, logs_with_incidents
-from sinks.books.kept_bounds import BOUNDS_DOMAIN, Bounds, above, bounds_in, text_of
+from sinks.books.ledger import BOUNDS_DOMAIN, Bounds, above, bounds_in, text_of
 from sinks.delta.actions import Partition
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, may_hold
+from sinks.delta.data_file import bounds as bounds_of
 from sinks.delta.delta_log import StoredFile, newest
-from sinks.delta.file_statistics import bounds as bounds_of
-from sinks.delta.file_statistics import may_hold
 from sinks.delta.files import dataset_of
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.spark_jobs import JobFacts, run_each
@@ -87,7 +86,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """What the tables say of a log: rows that have offsets in a `barred` range are left. It has none before `front`."""
+    """One log: rows that have offsets in a `barred` range are left as they are. It has none before `front`."""
 
     master: MasterLog
     epoch: int
@@ -304,7 +303,7 @@ def _bounds(on: Snapshot) -> Bounds:
 
 
 def _piece(groups: Iterator[_Chosen], most_bytes: int) -> list[_Chosen]:
-    """As many groups as are read and committed together; at least one, if there is any."""
+    """Take as many groups as are read and committed together; at least one, if there is any."""
     found: list[_Chosen] = []
     rows = size_bytes = 0
     for one in groups:
@@ -328,7 +327,7 @@ def _cut(chosen: Sequence[_Chosen]) -> Iterator[list[_Chosen]]:
 
 
 def _spans(chosen: Sequence[_Chosen]) -> Iterator[tuple[str, OffsetRange]]:
-    """Of each log, where its groups are."""
+    """Yield each log and the range that its groups lie in."""
     for name, of_log in groupby(chosen, key=lambda one: one.log_id):
         several = list(of_log)
         yield name, OffsetRange(several[0].span.start, several[-1].span.end)

@@ -49,7 +49,7 @@ def groups(rows: pa.Table, barred: Sequence[OffsetRange], bounds: Collection[Off
 
 
 def _follows(rows: pa.Table, barred: Sequence[OffsetRange], bounds: Collection[Offset]) -> npt.NDArray[np.bool_]:
-    """Of each row but the first, whether it may be joined to the one before it."""
+    """Whether each row but the first may be joined to the one before it."""
     epochs, starts, ends = (rows[name].to_numpy() for name in ("epoch", "start", "end"))
     hours = pc.fill_null(rows["committed_at"], -1).to_numpy() // HOUR_US
     is_free = np.ones(len(starts), dtype=bool)

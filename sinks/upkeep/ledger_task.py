@@ -39,7 +39,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """What became of a group: rows `joined`, each in place of those in its range, and rows that are `doubtful`."""
+    """The result for a group: rows `joined`, each in place of those in its range, and rows that are `doubtful`."""
 
     joined: tuple[LedgerRow, ...] = ()
     doubtful: tuple[Compared, ...] = ()
@@ -57,7 +57,7 @@ class LedgerJoiner:
             return [self.proven(given, rows) for rows in given.groups]
 
     def proven(self, of: Groups, rows: Rows) -> Proven:
-        """What becomes of one group. Raises StorageUnreachable."""
+        """Join one group as far as its rows are proven. Raises StorageUnreachable."""
         try:
             return self._joined(of, rows)
         except StorageUnreachable:  # says nothing of the bytes

@@ -36,8 +36,8 @@ from sinks.delta.files import sync
 from sinks.delta.log_checks import KINDS, State, actions_of, disagreement, state_of
 from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.storage.errors import failed_by
+from sinks.storage.hadoop import remove_files
 from sinks.storage.place import open_folder
-from sinks.storage.removal import remove_files
 from sources.errors import ReplicaError
 
 _ROWS_AT_ONCE: Final = 1024

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.books.ledger_rows import LedgerRows
-from sinks.state.position import Held, LogTable
+from sinks.books.ledger import LedgerRows
+from sinks.state.log_table import Held, LogTable
 from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Offset, OffsetRange
@@ -30,7 +30,7 @@ _COLUMNS = ("start", "end", "records", "bytes", "last_store_timestamp", "committ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """What a retention keeps at least: records stored within `age`, and `size_bytes` of the master's log."""
+    """The least that a retention keeps: records stored within `age`, and `size_bytes` of the master's log."""
 
     age: timedelta | None = None
     size_bytes: int | None = None

@@ -28,8 +28,8 @@ from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.state.fence import logs_in, state_in
 from sinks.state.log_state import LogState
 from sinks.storage.errors import failed_by
+from sinks.storage.hadoop import remove_files
 from sinks.storage.place import open_folder
-from sinks.storage.removal import remove_files
 from sinks.tables import KAFKA_LOG, LOG, QUARANTINE
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Position

@@ -1,1 +1,1 @@
-"""Values that commits carry: the last record, rows of the ledger, incidents. Pure."""
+"""Values that commits carry: the last record, rows of the ledger, incidents. Pure. Begin with `ledger_row.py`."""

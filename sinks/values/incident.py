@@ -14,7 +14,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 
 class Action(Enum):
-    """What was done about an incident when it was found."""
+    """How an incident was handled when it was found."""
 
     SKIPPED = "skipped"
     QUARANTINED = "quarantined"
@@ -23,7 +23,7 @@ class Action(Enum):
 
 
 class State(Enum):
-    """What became of an incident. An open one explains a hole in the coverage."""
+    """The state of an incident. An open one explains a hole in the coverage."""
 
     OPEN = "open"
     HEALED = "healed"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import dirty, leader, write_log
 

@@ -6,7 +6,7 @@ tests/sources/dister/test_log.py.
 
 import pytest
 
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.dister.embedded.leader_log import entries_of
 from sources.dister.entries import ACT_REMOVE, ACT_SET
 from sources.dister.layout import ENTRY_LOG

@@ -6,7 +6,7 @@ from bisect import bisect_left
 import pytest
 
 from pipeline.job.replicate import Job
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.dister.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated
 from sources.offsets import Offset

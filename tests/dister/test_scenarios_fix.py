@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.healing.repair_steps import RepairStep
-from sinks.history.keyed_state import KeyedStateFollower
+from sinks.history.key_values import KeyedStateFollower
 from sources.errors import AboveMaximum, RepairPending
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, dirty, leader, write_log

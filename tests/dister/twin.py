@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sources.dister.embedded.leader_log import entries_of
 from sources.dister.entries import Entry
 from sources.dister.log import DisterLog

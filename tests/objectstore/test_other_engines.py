@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.config.configuration import Config, parse
 from pipeline.demo.s3_server import S3Server
 from pipeline.sql.reader import Reader
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sources.offsets import LogId
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import options_of

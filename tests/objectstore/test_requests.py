@@ -6,10 +6,10 @@ from pyspark.sql import SparkSession
 from pipeline.demo.s3_server import S3Server
 from pipeline.monitoring import publisher
 from pipeline.monitoring.publisher import Publisher
-from pipeline.monitoring.run_file import runs_of
+from pipeline.monitoring.run_state import runs_of
 from sinks.delta.hooks import wait_for_checkpoints
 from sinks.state.fence import this_writer
-from sinks.storage.removal import remove_files
+from sinks.storage.hadoop import remove_files
 from sinks.storage.settings import VARIABLE
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import ACCESS_DENIED

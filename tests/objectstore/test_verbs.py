@@ -18,9 +18,8 @@ from pipeline.inspect.coverage import LogCoverage, coverages
 from pipeline.inspect.incidents import Incidents, Listed
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.inspect.status import statuses
-from pipeline.operate.backfill import run_backfill
-from pipeline.operate.hole_filter import Wanted
-from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+from pipeline.operate.backfill import Wanted, run_backfill
+from pipeline.operate.rebuild import CommitLogRebuild
 from sinks.healing.repair import Repair
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed

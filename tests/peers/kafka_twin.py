@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from sinks.books.topic_states import topics_held
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.tables import KAFKA_LOG
 from sources.kafka.format.transactions import Isolation
 from sources.offsets import LogId, Offset, OffsetRange, partition_log

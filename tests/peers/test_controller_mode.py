@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.replicate import Job
-from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+from pipeline.operate.rebuild import CommitLogRebuild
 from pipeline.verify.run import Scope, verify_log
 from sources.errors import ConfigurationError
 from sources.options import ReadOptions

@@ -14,7 +14,7 @@ from pipeline.cli.app import main
 from pipeline.config.configuration import Config
 from pipeline.inspect.selection import subjects
 from pipeline.operate.rebuild_topic import RebuiltTopicLog, TopicRebuild
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sources.errors import Divergent, ReplicaError
 from sources.kafka.format.columns import canonical
 from sources.kafka.format.transactions import Isolation

@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import subjects
-from pipeline.operate.backfill import run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted, run_backfill
 from pipeline.operate.repair import repair_logs
 from pipeline.verify.run import Scope, verify_log
 from pipeline.verify.summary import VerifySummary

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+from pipeline.operate.rebuild import CommitLogRebuild
 from sources.options import ReadOptions
 from tests.patience import wait_until
 from tests.peers.rocketmq import Broker

@@ -23,10 +23,9 @@ from pipeline.config.configuration import Config, parse
 from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.replicate import Job
-from pipeline.operate.backfill import run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted, run_backfill
 from sinks.healing.repair import Repair
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import LogtwinError, Recreated, ReplicaError
 from sources.offsets import LogId, Offset

@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.config import configuration
 from pipeline.job.replicate import Job
 from pipeline.spark.session import session_for
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 
 STEPS = ("files", "commit", "acknowledge", "ledger")
 _PROJECT = Path(__file__).parents[2]

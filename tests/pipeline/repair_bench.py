@@ -15,7 +15,7 @@ from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.values.incident import Action
 from sources.loss import Condition
 from sources.offsets import LogId, OffsetRange

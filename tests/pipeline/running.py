@@ -13,7 +13,7 @@ from pipeline.config.configuration import Config, parse
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Progress
 from pipeline.system.folders import cache_folder
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.datasource import register as register  # whoever goes without Spark exchanges it here
 from sources.records import RECORD_SCHEMA
 from sources.rocketmq.columns import codec

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from pipeline.monitoring.metrics import Metrics
 from pipeline.monitoring.progress import Phase, Progress, TableProgress
 from pipeline.monitoring.upkeep import Upkeep
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.offsets import Offset
 from tests.pipeline.sample_progress import PROGRESS
 

@@ -15,9 +15,8 @@ from pipeline.config.configuration import Config, parse
 from pipeline.inspect.coverage import coverages
 from pipeline.operate.repair import repair_logs
 from sinks.batch.group import Group
-from sinks.batch.opening import open_together
-from sinks.batch.replica import Replica
-from sinks.batch.result import no_step
+from sinks.batch.proof import no_step
+from sinks.batch.replica import Replica, open_together
 from sinks.proof.completeness import Reason
 from sources.offsets import LogId
 from sources.registry import open_log

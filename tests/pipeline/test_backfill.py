@@ -12,11 +12,10 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import ConfiguredLog
-from pipeline.operate.backfill import BackfillResult, run_backfill
-from pipeline.operate.hole_filter import Wanted
-from sinks.batch.result import BatchStep, no_step
+from pipeline.operate.backfill import BackfillResult, Wanted, run_backfill
+from sinks.batch.proof import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.values.incident import State
 from sources.errors import ConfigurationError, Rewritten
 from sources.loss import Condition

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, load
 from sinks.books.topic_states import topics_held
 from sinks.state.log_state import LogState
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.offsets import LogId
 from tests.dister.twin import Twin

@@ -18,7 +18,7 @@ from pipeline import submit
 from pipeline.cli.app import _place
 from pipeline.demo.embedded_master import READY
 from pipeline.monitoring.progress import PartitionProgress, Phase
-from pipeline.monitoring.run_file import RunFile
+from pipeline.monitoring.run_state import RunFile
 from sources.access.address import Address
 from sources.offsets import Offset
 from sources.rocketmq.wire.client import RemotingClient

@@ -21,7 +21,7 @@ from pipeline.config.configuration import (
     parse,
 )
 from pipeline.config.jars import JarsConfig
-from pipeline.config.topics import NOT_IN_A_TABLE, TABLE_KEYS
+from pipeline.config.patterns import NOT_IN_A_TABLE, TABLE_KEYS
 from pipeline.config.typed_tables import TypedTableConfig
 from sinks.storage.settings import Storage
 from sources.access.address import Address

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pipeline.monitoring.display import MOST_LINES, Display, duration, size
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.system.log_lines import facts_of
+from pipeline.system.console import facts_of
 from sources.errors import MasterUnreachable
 from tests.log_lines import said_by
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS

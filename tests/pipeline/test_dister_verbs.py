@@ -11,10 +11,9 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import ConfiguredLog
-from pipeline.operate.backfill import run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted, run_backfill
 from pipeline.operate.maintain import Maintenance
-from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+from pipeline.operate.rebuild import CommitLogRebuild
 from pipeline.verify.run import Scope, verify_log
 from sinks.books.incidents import IncidentsTable
 from sources.errors import ConfigurationError

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.monitoring.run_file import runs_of
+from pipeline.monitoring.run_state import runs_of
 from tests.patience import PATIENCE_S, eventually, wait_until
 from tests.pipeline.standalone import PROJECT
 from tests.truth import Fixture

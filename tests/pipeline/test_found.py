@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.config.configuration import Config, parse
 from pipeline.config.found import found_for_job, found_now
+from pipeline.inspect.overview import unconfigured, unconfigured_words
 from pipeline.inspect.selection import ConfiguredLog
-from pipeline.inspect.unconfigured import unconfigured, unconfigured_words
 from pipeline.verify.run import Scope, verify_logs
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState

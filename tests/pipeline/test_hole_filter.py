@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted
 from sources.errors import ConfigurationError
 from sources.offsets import Offset, OffsetRange
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.inspect import asked_topics
-from pipeline.inspect.jobs import job_as_json, job_lines, live
+from pipeline.inspect import asked
+from pipeline.inspect.overview import job_as_json, job_lines, live_jobs
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_state import FRESH_S, Run
@@ -104,7 +104,7 @@ def test_each_log_is_told_by_the_job_that_has_it(operator: Operator, jobs: list[
 def test_a_topic_of_two_jobs_is_told_partition_by_partition(
     operator: Operator, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked_topics, "_PATIENCE_MS", 0)
+    monkeypatch.setattr(asked, "_TOPIC_PATIENCE_MS", 0)
     operator.job.write_text(
         f'warehouse = "{operator.lake}"\n[[topics]]\nid = "{TOPIC}"\nservers = "{NOWHERE}"\ngroup = "g"\n'
     )
@@ -126,7 +126,7 @@ def job(name: str, shard: str | None, waits: int = 0) -> Run:
 
 def test_live_shards_are_shown_with_what_they_wait_for_and_which_are_missing() -> None:
     dead = run_of(age_s=FRESH_S + 1, name="dead", shard="2/3")
-    jobs = live([job("b", "3/3", waits=5), dead, job("a", "1/3")], NOW)
+    jobs = live_jobs([job("b", "3/3", waits=5), dead, job("a", "1/3")], NOW)
     assert [one.writer.run for one in jobs] == ["a", "b"]
     head, a, b, missing = job_lines(jobs)
     assert head == "jobs"
@@ -140,5 +140,5 @@ def test_live_shards_are_shown_with_what_they_wait_for_and_which_are_missing() -
 
 
 def test_while_their_number_changes_none_is_missing_and_without_shards_nothing_is_said() -> None:
-    assert len([*job_lines(live([job("a", "1/3"), job("b", "2/2")], NOW))]) == 3
-    assert [*job_lines(live([job("a", None)], NOW))] == []
+    assert len([*job_lines(live_jobs([job("a", "1/3"), job("b", "2/2")], NOW))]) == 3
+    assert [*job_lines(live_jobs([job("a", None)], NOW))] == []

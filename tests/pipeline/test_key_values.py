@@ -10,10 +10,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
 from pipeline.inspect.selection import ConfiguredLog
-from pipeline.operate.backfill import run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted, run_backfill
 from pipeline.operate.maintain import Maintenance
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.dister.embedded.leader_log import LeaderLog
 from tests.pipeline.operator_at_work import Said, run
 from tests.pipeline.running import replicate_now

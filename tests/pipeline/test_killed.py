@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, load
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import runs_of
-from sinks.state.position import LogTable
+from pipeline.monitoring.run_state import runs_of
+from sinks.state.log_table import LogTable
 from sources.offsets import LogId
 from tests.patience import PATIENCE_S, wait_until
 from tests.pipeline.killed_driver import STEPS, kill_after

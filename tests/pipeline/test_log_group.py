@@ -17,7 +17,7 @@ from pipeline.job.log_group import LogGroup
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase
 from sinks.batch.group import Outcome
-from sinks.batch.result import BatchResult
+from sinks.batch.proof import BatchResult
 from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
 from sources.group import masters, standing

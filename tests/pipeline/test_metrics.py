@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import MetricsConfig
 from pipeline.monitoring.metrics import LastLook, Metrics, not_ready, serving, unhealthy
 from pipeline.monitoring.progress import Phase, Progress
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.errors import ConfigurationError, HeldElsewhere, MasterUnreachable
 from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.sample_progress import TOPIC_PROGRESS

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.inspect.coverage import LogCoverage, coverage_blocks
+from pipeline.report.finding.questions import dicts_of
 from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts
-from pipeline.report.finding.rows import dicts_of
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.tables import LEDGER_SCHEMA
 from sources.offsets import LogId, Offset

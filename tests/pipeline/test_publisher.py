@@ -15,8 +15,7 @@ from pipeline.monitoring import publisher
 from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
-from pipeline.monitoring.run_file import RunFile, runs_of
-from pipeline.monitoring.run_state import FRESH_S, Run, RunState, tellers
+from pipeline.monitoring.run_state import FRESH_S, Run, RunFile, RunState, runs_of, tellers
 from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, TakenOver
 from sources.offsets import LogId

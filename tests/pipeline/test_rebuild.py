@@ -8,9 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
-from pipeline.operate.rebuild import opened
-from pipeline.operate.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
-from sinks.books.ledger_rows import LedgerRows
+from pipeline.operate.rebuild import CommitLogRebuild, RebuiltCommitLog, opened
+from sinks.books.ledger import LedgerRows
 from sources.errors import ConfigurationError, Divergent, ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import ReadOptions

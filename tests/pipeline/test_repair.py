@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import pytest
 
-from pipeline.monitoring.run_file import RunFile
+from pipeline.monitoring.run_state import RunFile
 from pipeline.operate import repair as repairing
 from sinks.healing.repair_steps import RepairStep
 from sinks.proof import stored

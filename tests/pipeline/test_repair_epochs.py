@@ -10,7 +10,7 @@ import pytest
 from pipeline.inspect.coverage import coverage_blocks, coverages
 from sinks.healing.repair import Repair
 from sinks.healing.repair_steps import RepairStep
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.values.incident import State
 from sources.epochs import Epoch, Epochs, Parting, parting
 from sources.errors import EpochsContradict

@@ -7,8 +7,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.inspect.selection import ConfiguredLog
-from pipeline.operate.backfill import BackfillResult, run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import BackfillResult, Wanted, run_backfill
 from pipeline.operate.repair import repair_logs
 from sinks.healing.repair_steps import RepairStep
 from sinks.values.incident import Action

@@ -16,7 +16,7 @@ from pipeline.job import log_group
 from pipeline.job.replicate import Job
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.values.incident import Action
 from sources.datasource import register
 from sources.errors import AboveMaximum, LogtwinError, MasterUnreachable, Rewritten, TakenOver

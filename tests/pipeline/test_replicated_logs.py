@@ -15,7 +15,7 @@ from pipeline.job.master_watch import VIEW_EVERY_S
 from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
 from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.group import acknowledge
-from sinks.batch.opening import Opening
+from sinks.batch.replica import Opening
 from sinks.books.topic_states import topics_held
 from sources.errors import (
     BelowMinimum,

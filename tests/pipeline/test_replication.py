@@ -20,9 +20,8 @@ from pipeline.monitoring import publisher as publishing
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_state import FRESH_S
-from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult
+from sinks.batch.proof import BatchResult
+from sinks.batch.replica import Opening, Replica
 from sinks.state.fence import this_writer
 from sources.errors import (
     BelowMinimum,

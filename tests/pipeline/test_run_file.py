@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import RunFile, runs_of, runs_seen
-from pipeline.monitoring.run_state import Run
+from pipeline.monitoring.run_state import Run, RunFile, runs_of, runs_seen
 from tests.pipeline.test_run_state import run_of
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from pipeline.monitoring import single_connection
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import RunFile
-from pipeline.monitoring.run_state import FRESH_S, Run, RunState, forgotten_at, process_space
+from pipeline.monitoring.run_state import FRESH_S, Run, RunFile, RunState, forgotten_at, process_space
 from pipeline.monitoring.single_connection import alone_at, check_alone
 from sinks.state.fence import this_writer
 from sinks.state.log_state import Writer

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import RunFile, runs_of
+from pipeline.monitoring.run_state import RunFile, runs_of
 from pipeline.system.folders import process_folder
 from pipeline.system.processes import free_port
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.delta.delta_log import newest
 from sinks.storage.check import check_writable
 from sinks.storage.place import placed

@@ -13,12 +13,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.configuration import parse
-from pipeline.inspect.asked import MasterAnswer, answered, subject
-from pipeline.inspect.asked_topics import subject as topic_subject
-from pipeline.inspect.status import status_of, statuses, troubles
-from pipeline.inspect.status_text import status_blocks
-from pipeline.inspect.typed_counts import TypedCounts
-from pipeline.inspect.typed_status import LogPlace, TypedStatus, status_lines
+from pipeline.inspect.asked import MasterAnswer, answered, subject, topic_subject
+from pipeline.inspect.status import status_blocks, status_of, statuses, troubles
+from pipeline.inspect.typed_status import LogPlace, TypedCounts, TypedStatus, status_lines
 from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.run_state import RunState

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sources.errors import StorageUnreachable
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed

@@ -15,7 +15,7 @@ from sinks.books.bookkeeping import Bookkeeping
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.state.positions import Move, Positions
 from sinks.tables import KAFKA_LOG
 from sinks.values.incident import Incident

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.topics import Topics, parsed_topics
+from pipeline.config.patterns import Topics, parsed_topics
 from pipeline.inspect.selection import ConfiguredLog
 from sources.discovery import rostered
 from sources.errors import ConfigurationError

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.inspect.selection import ConfiguredLog
-from pipeline.verify import plan
 from pipeline.verify import run as verify
+from pipeline.verify import sections
 from pipeline.verify.queues import Why
 from pipeline.verify.run import Scope, verify_log
 from pipeline.verify.summary import VerifySummary
@@ -194,8 +194,8 @@ def test_columns_by_which_queues_are_proven_cannot_be_read(
 @pytest.fixture
 def small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A section for each range of the ledger, a job for every two."""
-    monkeypatch.setattr(plan, "SECTION_BYTES", 1)
-    monkeypatch.setattr(plan, "LARGEST_SECTION_BYTES", 1)
+    monkeypatch.setattr(sections, "SECTION_BYTES", 1)
+    monkeypatch.setattr(sections, "LARGEST_SECTION_BYTES", 1)
     monkeypatch.setattr(verify, "_SECTIONS_A_TASK", 1)
 
 

@@ -8,12 +8,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.batch.group import Group
-from sinks.batch.opening import open_together
-from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, BatchStep
-from sinks.batch.result import no_step as no_step
+from sinks.batch.proof import BatchResult, BatchStep
+from sinks.batch.proof import no_step as no_step
+from sinks.batch.replica import Replica, open_together
 from sinks.state.log_state import LogState, Writer
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.tables import LEDGER, LOG
 from sinks.values.incident import Incident
 from sources.errors import LogtwinError

@@ -7,8 +7,8 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import BatchStep
-from sinks.history.keyed_state import KeyedStateFollower
+from sinks.batch.proof import BatchStep
+from sinks.history.key_values import KeyedStateFollower
 from sources.dister.embedded.leader_log import LeaderLog
 from sources.dister.log import DisterLog
 from sources.offsets import LogId

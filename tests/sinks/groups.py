@@ -13,10 +13,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
-from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, BatchStep, no_step
-from sinks.state.position import Held, LogTable
+from sinks.batch.proof import BatchResult, BatchStep, no_step
+from sinks.batch.replica import Opening, Replica
+from sinks.state.log_table import Held, LogTable
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
 from sources.master import Chunk, Damage, Planned, TimeIsUp

@@ -7,9 +7,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, lower_bound, upper_bound
 from sinks.delta.delta_log import newest
-from sinks.delta.file_statistics import lower_bound, upper_bound
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable
 from sinks.tables import TableSpec

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sinks.delta.data_file import DataFile
 from sinks.state.log_state import LogState
-from sinks.state.position import Held, LogTable
+from sinks.state.log_table import Held, LogTable
 from sinks.state.positions import Move, Positions
 from sources.offsets import OffsetRange
 

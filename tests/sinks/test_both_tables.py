@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelConflict, KernelTable, Overlap
-from sinks.spark_schemas import spark_schema
 from sinks.tables import LEDGER, LOG, METADATA_TABLES
-from sinks.warehouse import ensure_table
+from sinks.warehouse import ensure_table, spark_schema
 from sources.errors import ReplicaError
 from tests.sinks.at_once import at_once
 from tests.sinks.long_log import file_of

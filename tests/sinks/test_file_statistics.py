@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.delta.file_statistics import Statistics, holds_only, lower_bound, may_hold, upper_bound
+from sinks.delta.data_file import Statistics, holds_only, lower_bound, may_hold, upper_bound
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

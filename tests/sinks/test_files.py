@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sinks.delta import files
-from sinks.delta.file_statistics import Statistics
+from sinks.delta.data_file import Statistics
 from sinks.delta.files import EVERY_BYTES, EarlySync, FileWriter, discard, new_name, row_groups
 from sinks.tables import KAFKA_LOG, LOG, with_identity
 from sources.offsets import Offset, OffsetRange

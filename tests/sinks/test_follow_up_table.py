@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sinks.books.bookkeeping import EpochsTable
 from sinks.books.follow_up_table import FollowingTable
-from sinks.delta import retries
+from sinks.delta import commits
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.tables import LEDGER
@@ -106,7 +106,7 @@ def test_a_table_that_only_refuses_is_an_error(following: Following, monkeypatch
         raise KernelConflict("always")
 
     monkeypatch.setattr(KernelTable, "commit", refuse)
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
+    monkeypatch.setattr(commits, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="cannot be written"):
         following.append(a=5)
     assert following.asked == [{"a"}]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.tables import LOG

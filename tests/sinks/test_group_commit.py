@@ -1,4 +1,4 @@
-"""sinks.delta.group_commit: what one call raises keeps nobody else waiting, and nobody is served twice."""
+"""sinks.delta.commits: what one call raises keeps nobody else waiting, and nobody is served twice."""
 
 import threading
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sinks.delta.group_commit import GroupCommit
+from sinks.delta.commits import GroupCommit
 from tests.patience import wait_until
 
 

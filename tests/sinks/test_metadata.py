@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sinks.delta import retries
+from sinks.delta import commits
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import SURE_FOR, MetadataTable
 from sinks.tables import METADATA_TABLES, TableSpec, metadata_table
-from sinks.upkeep.merge import Merge, Merging
+from sinks.upkeep.compaction import Merge, Merging
 from sources.errors import ConfigurationError, MasterError, ReplicaError
 from sources.metadata import TOPICS
 from sources.offsets import LogId, Offset
@@ -103,7 +103,7 @@ def test_history_is_written_once(tmp_path: Path, table: MetadataTable) -> None:
 def test_logs_that_write_at_once_do_not_conflict(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retries, "ATTEMPTS", 1)
+    monkeypatch.setattr(commits, "ATTEMPTS", 1)
     logs = [LogId("rocketmq", f"broker-{letter}") for letter in "abcd"]
 
     def write(log_id: LogId) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch import opening as module
-from sinks.batch.opening import Opening, open_together
-from sinks.batch.replica import Replica
+from sinks.batch import replica as module
+from sinks.batch.replica import Opening, Replica, open_together
 from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.log_state import PendingRepair, Writer

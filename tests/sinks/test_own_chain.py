@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sinks.delta.own_chain import OwnChain
+from sinks.delta.commits import OwnChain
 
 
 class Asked:

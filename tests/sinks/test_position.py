@@ -9,14 +9,14 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.delta import retries
+from sinks.delta import commits
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.state.fence import holes_at, this_writer
 from sinks.state.holes import Holes, TakenOut
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import Held
+from sinks.state.log_table import Held
 from sinks.state.positions import Move, Positions
 from sinks.tables import LOG
 from sinks.values.continuity import Link
@@ -458,7 +458,7 @@ def test_other_commits_are_stepped_over_and_endless_refusal_is_an_error(
 
     left = Moving(plain, path, "c", "d")
     monkeypatch.setattr(Positions, "_attempt", refuse)
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
+    monkeypatch.setattr(commits, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="refuses the commit") as caught:
         left.commit()
     assert (caught.value.log, caught.value.found) == ("rocketmq/c", "a conflict at each of 2 attempts: always")

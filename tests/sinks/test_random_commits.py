@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelConflict, KernelTable
-from sinks.spark_schemas import spark_schema
 from sinks.tables import LEDGER
+from sinks.warehouse import spark_schema
 from sources.errors import ReplicaError
 from tests.sinks.plain_table import PlainTable
 from tests.sinks.test_both_tables import A, bounded

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.storage.removal import remove_files
+from sinks.storage.hadoop import remove_files
 
 NAMES = ["a", "gone", "resists", "z"]
 

@@ -8,10 +8,10 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
 from sinks.delta.kernel import KernelTable
-from sinks.spark_schemas import spark_schema
 from sinks.tables import LOG
+from sinks.warehouse import spark_schema
 from sources.errors import CorruptRecord, CoverageError
 from sources.master import Committed
 from sources.offsets import LogId, Offset

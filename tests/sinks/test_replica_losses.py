@@ -13,7 +13,7 @@ from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.tables import LOG
 from sinks.values.incident import Action
 from sources.errors import TakenOver

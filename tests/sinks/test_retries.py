@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from sinks.delta import retries
+from sinks.delta import commits
+from sinks.delta.commits import doubled_s, retrying
 from sinks.delta.kernel import KernelConflict
-from sinks.delta.retries import doubled_s, retrying
 from sources.errors import ReplicaError
 
 
@@ -23,7 +23,7 @@ def test_a_commit_is_tried_again_until_it_takes() -> None:
 
 
 def test_one_that_is_always_refused_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "ATTEMPTS", 3)
+    monkeypatch.setattr(commits, "ATTEMPTS", 3)
     tried: list[int] = []
     with pytest.raises(ReplicaError, match="a conflict at each of 3 attempts: ConcurrentWrite") as caught:
         for attempt in retrying(ReplicaError):

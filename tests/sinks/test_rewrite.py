@@ -16,7 +16,7 @@ from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut
 from sinks.state.log_state import LogState, PendingRepair
-from sinks.state.position import Held
+from sinks.state.log_table import Held
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import RepairPending, ReplicaError, TakenOver

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sinks.spark_schemas import spark_schema
 from sinks.tables import LEDGER, LOG, METADATA_TABLES, TABLES, TableSpec
+from sinks.warehouse import spark_schema
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "tables.md"
 

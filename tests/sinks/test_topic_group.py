@@ -7,8 +7,8 @@ from shutil import rmtree
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.opening import open_together
-from sinks.batch.result import BatchResult, BatchStep
+from sinks.batch.proof import BatchResult, BatchStep
+from sinks.batch.replica import open_together
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer

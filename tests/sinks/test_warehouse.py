@@ -10,9 +10,8 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from sinks.delta.kernel import KernelTable
-from sinks.spark_schemas import spark_schema
 from sinks.tables import LEDGER, LOG, METADATA_TABLES, QUARANTINE, TableSpec
-from sinks.warehouse import ensure_table, ensure_tables
+from sinks.warehouse import ensure_table, ensure_tables, spark_schema
 from sources.errors import ConfigurationError
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
-from sinks.batch.opening import open_together
-from sinks.batch.replica import Replica
-from sinks.batch.result import BatchStep
+from sinks.batch.proof import BatchStep
+from sinks.batch.replica import Replica, open_together
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.state.positions import Beginning

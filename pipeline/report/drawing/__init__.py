@@ -1,1 +1,1 @@
-"""Facts as pictures, tables and sentences. Pure."""
+"""Facts as pictures, tables and sentences. Pure. Begin with `sections.py`."""

@@ -14,11 +14,9 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from pipeline.monitoring.display import count, number
-from pipeline.report.drawing.palette import colour
-from pipeline.report.drawing.plotting import Drawn, Key, bar, on_axis, plain, rows_figure
+from pipeline.report.drawing.plotting import Drawn, Key, bar, colour, on_axis, plain, rows_figure
 from pipeline.report.drawing.wording import extent_of, headlines, time
-from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts
-from pipeline.report.subjects import ReportSubject, subjects
+from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, ReportSubject, subjects
 
 ROWS: Final = 60
 """Logs that are drawn; tables have all."""
@@ -59,7 +57,7 @@ def over_offsets(facts: Facts) -> Drawn:
 
 
 def over_time(facts: Facts) -> Drawn:
-    """By when the master stored the records. Logs without messages have no row."""
+    """Draw logs by when the master stored the records. Logs without messages have no row."""
     drawn = [one for one in drawn_subjects(facts) if one.whole.oldest_stored and one.whole.newest_stored]
     labels = [(one.name, time(one.whole.newest_stored).removesuffix(" UTC")) for one in drawn]
     flaws = [one for one in facts.flaws if one.stored_after is not None or one.stored_before is not None]

@@ -11,8 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from pipeline.monitoring.display import number, size
-from pipeline.report.drawing.palette import SERIES, colour
-from pipeline.report.drawing.plotting import Drawn, Key, bar, figure, look, on_axis, plain, rows_figure
+from pipeline.report.drawing.plotting import SERIES, Drawn, Key, bar, colour, figure, look, on_axis, plain, rows_figure
 from pipeline.report.drawing.wording import span
 from pipeline.report.facts import Commits, Pending, Slice, SlowestGroups, Timeline, TopTopics
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from pipeline.inspect.overview import Overview
-from pipeline.inspect.status_text import moment_ago, status_facts
+from pipeline.inspect.status import moment_ago, status_facts
 from pipeline.monitoring.display import age, count, duration
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.report.drawing.wording import STALE_AFTER_S, Headline, Level, kinds_in_words
@@ -23,7 +23,7 @@ _UNKNOWN: Final = "–"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportState:
-    """What there is of the report below: the number of the last one that was made, 0 if none was; it is not older than
+    """The state of the report below: the number of the last one that was made, 0 if none was; it is not older than
     `since`.
 
     `begun_at` is when the one that is being made was begun. `error` is why the last try failed.

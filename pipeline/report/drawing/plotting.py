@@ -1,4 +1,8 @@
-"""What all figures of a report have in common: their look, how times and foreign text get into them. Pure.
+"""What all figures of a report share: colours and looks, how times and foreign text get into them. Pure.
+
+`PALETTE` is the one place that names colours. Figures are made with the light ones; the page exchanges each for its
+dark one where the reader's screen is dark, so no two colours may be equal. People who do not see red and green can tell
+series apart; red is for what is wrong alone.
 
 Text of plotly.js knows a few HTML tags, links among them, and ``%{…}`` in templates. So what comes from data goes into
 labels and hover texts through `plain`, and never into a template.
@@ -14,16 +18,55 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from pipeline.report.drawing.palette import colour
+PALETTE: Final = {
+    "page": ("#f7f7f4", "#111110"),
+    "card": ("#ffffff", "#1b1b1a"),
+    "ink": ("#161614", "#f2f1ec"),
+    "muted": ("#5c5b56", "#b4b2a8"),
+    "grid": ("#e4e3dd", "#383733"),
+    "good": ("#12875a", "#35b984"),
+    "whole": ("#86bfa4", "#2c7a58"),
+    "bad": ("#cf2f35", "#ff5f62"),
+    "deleted": ("#e4a4a2", "#8d4a4b"),
+    "late": ("#c27a00", "#e0a030"),
+    "series-1": ("#2a78d6", "#3987e5"),
+    "series-2": ("#149c6b", "#199e70"),
+    "series-3": ("#b98000", "#c98500"),
+    "series-4": ("#4a3aa7", "#9085e9"),
+    "series-5": ("#d9568c", "#d55181"),
+    "series-6": ("#0f6f78", "#4fb3bd"),
+    "series-7": ("#8a5a2b", "#b98a5a"),
+    "series-8": ("#7a8b2e", "#a9bb55"),
+    "others": ("#96958d", "#7f7e77"),
+}
+"""Name -> (light, dark)."""
 
+SERIES: Final = tuple(name for name in PALETTE if name.startswith("series-"))
 NAME_LENGTH: Final = 34
 """Characters of a name beside a value, where both have a line."""
 _LINE_LENGTH: Final = 44
 """Characters that fit into a line on a phone."""
 _ROW_PX: Final = 42
 _AXIS_PX: Final = 44
-"""Of an axis of time, whose labels have two lines."""
+"""The height of an axis of time, whose labels have two lines."""
 _BAR: Final = 0.3
+
+
+def colour(name: str) -> str:
+    """The colour as figures have it."""
+    return PALETTE[name][0]
+
+
+def for_dark_screens() -> dict[str, str]:
+    """Light colour -> the dark one in its place."""
+    return dict(PALETTE.values())
+
+
+def style_rules() -> str:
+    """The colours as CSS custom properties ``--name``."""
+    light = "".join(f"--{name}:{one};" for name, (one, _) in PALETTE.items())
+    dark = "".join(f"--{name}:{one};" for name, (_, one) in PALETTE.items())
+    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from pipeline.inspect.unconfigured import unconfigured_words
+from pipeline.inspect.overview import unconfigured_words
 from pipeline.monitoring.display import count, number, size
 from pipeline.report.drawing import coverage_figures, figures, tables
 from pipeline.report.drawing.plotting import Drawn
 from pipeline.report.drawing.tables import Table
 from pipeline.report.drawing.wording import from_now, span
-from pipeline.report.facts import Facts, Pending
-from pipeline.report.subjects import subjects
+from pipeline.report.facts import Facts, Pending, subjects
 
 _NO_METADATA: Final = (
     "No consumer group is known: the broker's metadata is not in this replica. A job that is connected to the broker "

@@ -20,8 +20,9 @@ from pipeline.report.facts import (
     ReportedIncidents,
     SlowestGroups,
     TopTopics,
+    subject_of,
+    subjects,
 )
-from pipeline.report.subjects import subject_of, subjects
 from sources.instant import instant
 
 _T = TypeVar("_T")
@@ -90,7 +91,7 @@ def _logs(name: str, found: Sequence[LogFacts], flaws: Sequence[FlawedRange], of
 
 
 def throughput(facts: Facts) -> Table:
-    """By log what came in all, and in the busiest span."""
+    """The records and bytes of each log, in all and in the busiest span."""
     peaks: dict[str | None, tuple[float, float]] = {}
     for one in facts.timeline.commits:
         records, sizes = peaks.get(one.log_id, (0.0, 0.0))
@@ -116,7 +117,7 @@ def throughput(facts: Facts) -> Table:
 
 
 def waits(facts: Facts) -> Table:
-    """By log how long records waited."""
+    """How long records of each log waited."""
     return _table(
         "From store to commit",
         _wholes(facts),
@@ -131,7 +132,7 @@ def waits(facts: Facts) -> Table:
 
 
 def flawed_ranges(facts: Facts) -> Table:
-    """What is missing, doubtful or deleted."""
+    """The ranges that are missing, doubtful or deleted."""
     of = sum({(one.log_id, one.flaw): one.all_of_log for one in facts.flaws}.values())
     return _table(
         "Ranges that are not there",

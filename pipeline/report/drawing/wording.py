@@ -11,8 +11,7 @@ from typing import Final
 
 from pipeline.monitoring.display import age, count, duration, extent, moment, number
 from pipeline.monitoring.progress import Phase
-from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, RunFacts
-from pipeline.report.subjects import ReportSubject, subject_of, subjects
+from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, ReportSubject, RunFacts, subject_of, subjects
 from sources.offsets import LogId
 
 STALE_AFTER_S: Final = 3600.0
@@ -85,7 +84,7 @@ def summary(facts: Facts) -> tuple[Level, str]:
 
 
 def kinds_in_words(are_topics: set[bool]) -> tuple[str, str]:
-    """What to call one and several, of which some, all or none are topics."""
+    """The nouns for one and for several, of which some, all or none are topics."""
     if are_topics == {True, False}:
         return "log or topic", "logs and topics"
     return ("topic", "topics") if are_topics == {True} else ("log", "logs")
@@ -144,7 +143,7 @@ def _of_subject(
 
 
 def _aged(said: Headline, subject: ReportSubject, run: RunFacts | None, now: datetime) -> Headline:
-    """What is complete and old is no good news: that stands first then."""
+    """Put the age first if what is complete is old: that is no good news."""
     old = _staleness(run, subject.whole.last_committed, now)
     if old is None:
         return said
@@ -200,7 +199,7 @@ def _lag(log: LogFacts, now: datetime) -> str:
 
 
 def _accepted(log: LogFacts, by_flaw: dict[Flaw, FlawedRange]) -> list[str]:
-    """What is missing and no alarm."""
+    """Ranges that are missing, but no alarm."""
     said = []
     if (accepted := by_flaw.get(Flaw.ACCEPTED)) is not None:
         size = extent_of(log.log_id, accepted.units_of_log)

@@ -1,1 +1,1 @@
-"""Finds out what a report says: small tables without Spark, single records by SQL."""
+"""Finds out what a report says: small tables without Spark, single records by SQL. Begin with `queries.py`."""

@@ -20,7 +20,7 @@ _MOST_DOUBTS: Final = 100
 
 
 def flaws(ranges: LedgerRanges, incidents: Sequence[Incident], most: int) -> list[FlawedRange]:
-    """Of each log and kind the `most` largest, by log, start and kind."""
+    """Return the `most` largest of each log and kind, by log, start and kind."""
     there = sorted((one for one in incidents if one["state"] != "healed"), key=lambda one: one["state"] != "open")
     found = [
         one
@@ -44,7 +44,7 @@ def _largest(of_kind: Sequence[FlawedRange], most: int) -> Iterator[FlawedRange]
 
 
 def _holes(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
-    """What nothing live covers, within what the ledger and the commits tell of the log.
+    """Yield the ranges that no live row covers, between the first and last offset that ledger and incidents know.
 
     `incidents` are not healed, the open ones first.
     """
@@ -85,7 +85,7 @@ def _doubts(ranges: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[Fla
 
 
 def _flawed(log_id: str, flaw: Flaw, place: OffsetRange, why: str | None) -> FlawedRange:
-    """As if it were the only one of its kind, without times."""
+    """Make a range without times, as if it were the only one of its kind."""
     return FlawedRange(
         log_id=log_id,
         flaw=flaw,
@@ -100,7 +100,7 @@ def _flawed(log_id: str, flaw: Flaw, place: OffsetRange, why: str | None) -> Fla
 
 
 def _with_times(one: FlawedRange, rows: LedgerRanges) -> FlawedRange:
-    """Of what is not there the times of the messages around it, of records that are or were there their own."""
+    """Add times: of the messages around what is not there; of records that are or were there, their own."""
     first, last = "first_store_timestamp", "last_store_timestamp"
     if one.flaw in (Flaw.DELETED, Flaw.DOUBTFUL):
         own = (rows.deleted() if one.flaw is Flaw.DELETED else rows.live()).over(one.start, one.end)
@@ -114,7 +114,7 @@ def _range(incident: Incident) -> OffsetRange:
 
 
 def newest_first(incidents: Sequence[Incident]) -> list[Incident]:
-    """By when they were found, then by log and name."""
+    """Sort incidents by when they were found, then by log and name."""
     named = sorted(incidents, key=lambda one: (one["log_id"], one["id"]))
     return sorted(named, key=lambda one: one["detected_at"], reverse=True)
 

@@ -35,9 +35,18 @@ from pipeline.report.facts import (
     Waiting,
 )
 from pipeline.report.finding.flaws import flaws
-from pipeline.report.finding.questions import DELAYS, GROUPS, SLICES, TOPICS, TRANSACTIONS, WAITING, worth_asking
+from pipeline.report.finding.questions import (
+    DELAYS,
+    GROUPS,
+    SLICES,
+    TOPICS,
+    TRANSACTIONS,
+    WAITING,
+    dicts_of,
+    rows_of,
+    worth_asking,
+)
 from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts, timeline, width_s
-from pipeline.report.finding.rows import dicts_of, rows_of
 from sinks.delta.delta_log import newest
 from sinks.delta.spark_jobs import first_cause, first_line
 from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG, metadata_table
@@ -66,7 +75,7 @@ def read_facts(
     session: Callable[[int], SparkSession],
     tell: Callable[[str], None] = lambda _: None,
 ) -> Facts:
-    """What there is to say of the replica in `warehouse`, which has the logs `configured`, and perhaps others.
+    """Find out the facts of the replica in `warehouse`, which has the logs `configured`, and perhaps others.
 
     `session` is called where Spark is needed, for a session that is ours alone; it is told how many bytes the files
     have that will be read. `tell` hears how far it is.
@@ -96,7 +105,7 @@ def read_facts(
 
 
 def _of_small_tables(place: str) -> dict[str, Any]:
-    """By the names of the fields of `Facts`."""
+    """Return facts by the names of the fields of `Facts`."""
     ranges = LedgerRanges.of(rows_of(LEDGER, place, *COLUMNS))
     # after the ledger: so no gap in it lacks its reason because that came a moment later
     incidents = dicts_of(rows_of(INCIDENTS, place, *INCIDENTS.schema.names))
@@ -110,7 +119,7 @@ def _of_small_tables(place: str) -> dict[str, Any]:
 
 
 def _elections(rows: Sequence[Mapping[str, Any]]) -> tuple[Election, ...]:
-    """Those of each log's newest history, the newest first."""
+    """Return the elections of each log's newest history, the newest first."""
     newest_epochs: dict[str, int] = {}
     for row in rows:
         newest_epochs[row["log_id"]] = max(row["epoch"], newest_epochs.get(row["log_id"], row["epoch"]))
@@ -212,7 +221,7 @@ def _each(kind: type[_T], rows: Iterable[Mapping[str, Any]]) -> Iterator[_T]:
 
 
 def _same(rows: Sequence[Mapping[str, Any]], *names: str) -> tuple[int, ...]:
-    """What every row says of all of them."""
+    """Return values that are the same in every row."""
     return tuple(int(rows[0][name]) for name in names)
 
 
@@ -229,7 +238,7 @@ def _translated(place: str) -> Iterator[None]:
 
 
 def _said(error: PySparkException | Py4JError) -> str:
-    """What is between Spark and the driver wraps what happened."""
+    """Unwrap the error: what lies between Spark and the driver wraps it."""
     if not isinstance(error, Py4JJavaError):
         return first_line(error)
     return str(first_cause(error).toString()).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""The questions about single records, in Spark's SQL, and which of them are worth a session.
+"""The questions about single records, in Spark's SQL; which of them are worth a session; what is read without one.
 
 Columns have the names of the fields in `pipeline.report.facts`. Names in braces are filled in: ``{most}`` bounds the
 rows, ``{width_us}`` is the length of a span in microseconds, where a time belongs to the span that starts at the
@@ -6,23 +6,24 @@ greatest multiple of it at or below; others stand for the answer of another ques
 Delta's parser does not know these.
 
 A session takes most of the time of a small report, and each question some seconds of that. Statistics in the Delta log
-say which topics a file may have; where they leave it open a look into one column does, as long as the files are few.
-Whatever is not ruled out here is asked. The views alone say what the answer is.
+say which topics a file may have; where they leave it open, a read of one column decides, as long as the files are few.
+Whatever is not ruled out here is asked. The views alone say what the answer is. Small tables are read by pyarrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.report.finding.rows import unread
+from sinks.delta.data_file import bounds, may_hold
 from sinks.delta.delta_log import LoggedVersion, StoredFile, newest
-from sinks.delta.file_statistics import bounds, may_hold
 from sinks.delta.files import dataset_of
-from sinks.tables import IS_CURRENT, LOG, metadata_table
+from sinks.storage.errors import failed_by
+from sinks.tables import IS_CURRENT, LOG, TableSpec, metadata_table
+from sources.instant import instant
 from sources.metadata import CONSUMER_OFFSETS, KAFKA_PARTITIONS, MetadataKind
 
 TRANSACTION_TOPICS: Final = (
@@ -35,7 +36,7 @@ DELAY_TOPICS: Final = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 """Without a record in one of these `delayed_messages` has no row."""
 _TYPE_BITS: Final = 12
 _PREPARED: Final = 4
-"""Of sys_flag."""
+"""A bit of sys_flag."""
 _MASTERS: Final = "rocketmq/"
 _MOST_FILES: Final = 500
 """More are not looked into: that would take as long as a question."""
@@ -192,3 +193,39 @@ def _look(place: str, names: Sequence[str], topics: Sequence[str], kind: int | N
         wanted |= pc.bit_wise_and(pc.field("sys_flag"), pa.scalar(_TYPE_BITS, schema.field("sys_flag").type)) == kind
     batches: Iterator[pa.RecordBatch] = dataset_of(LOG.path(place), names, schema).to_batches(filter=wanted)
     return any(batch.num_rows for batch in batches)
+
+
+def rows_of(spec: TableSpec, place: str, *columns: str) -> pa.Table:
+    """These columns of every row of a table that has no partitions; no rows where there is no table.
+
+    Raises ReplicaError, StorageUnreachable.
+    """
+    path = spec.path(place)
+    version = newest(path)
+    try:
+        names = [] if version is None else [one.path for one in version.files.values()]
+        return dataset_of(path, names, spec.schema).to_table(columns=list(columns)).unify_dictionaries()
+    except (OSError, pa.ArrowException) as error:
+        raise unread(place, error) from error
+
+
+def dicts_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows by the names of their columns. A time outside of the years 1 to 9999 is None."""
+    columns = {name: _values(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if not pa.types.is_timestamp(column.type):
+        return list(column.to_pylist())
+    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    return [None if at_us is None else instant(at_us) for at_us in micros]
+
+
+def unread(place: str, error: Exception) -> Exception:
+    """Return the error for a table of the replica in `place` that cannot be read."""
+    return failed_by(error)(
+        f"the replica in {place} cannot be read",
+        found=error,
+        hint="Check that its storage can be reached; logtwin verify finds files that are damaged or gone.",
+    )

@@ -17,9 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.report.drawing.palette import SERIES
-from pipeline.report.facts import Commits, LogFacts, Timeline
-from pipeline.report.subjects import subject_of
+from pipeline.report.drawing.plotting import SERIES
+from pipeline.report.facts import Commits, LogFacts, Timeline, subject_of
 from sinks.proof.completeness import connected
 from sinks.values.ledger_row import JOINED, STREAM
 from sources.instant import instant
@@ -100,14 +99,14 @@ class LedgerRanges:
         return self.chosen(slice(int(first), int(last)))
 
     def live(self) -> LedgerRanges:
-        """Those whose records are there."""
+        """The rows whose records are there."""
         return self.chosen(self["deleted_at"] == NO_TIME)
 
     def deleted(self) -> LedgerRanges:
         return self.chosen(self["deleted_at"] != NO_TIME)
 
     def over(self, start: int, end: int) -> LedgerRanges:
-        """Those that have an offset from `start` on and below `end`."""
+        """The rows that have an offset from `start` on and below `end`."""
         return self.chosen((self["start"] < end) & (self["end"] > start))
 
     def waited_s(self, since: str) -> Floats:
@@ -133,7 +132,7 @@ def moment_at(at_us: int) -> datetime | None:
 
 
 def log_facts(ranges: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[LogFacts]:
-    """Of every log of the ledger, in their order. As the view `completeness` has it, and times of the commits."""
+    """Yield the facts of each log in order: what the view `completeness` has, and times of the commits."""
     for log_id in ranges.log_ids:
         yield _log_facts(log_id, ranges.of_log(log_id), [one for one in incidents if one["log_id"] == log_id])
 
@@ -165,12 +164,12 @@ def _log_facts(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -
 
 
 def is_of_log(incident: Incident) -> bool:
-    """What verify reports may lie where the log has never been."""
+    """Whether the incident lies in the log: what verify reports may lie where the log has never been."""
     return bool(incident["action"] != "reported")
 
 
 def timeline(ranges: LedgerRanges) -> Timeline:
-    """What was committed, by equal spans of time and by log or topic; the last colour may be for the rest.
+    """Sum up commits by equal spans of time and by log or topic; the last colour may be for the rest.
 
     Where rows were joined, of an hour each, no span is shorter.
     """

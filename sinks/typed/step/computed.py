@@ -15,11 +15,11 @@ from pyspark.sql import functions as sql
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileOfRows, discard, in_columns
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure
-from sinks.spark_schemas import spark_schema
 from sinks.tables import LOG_ID, TableSpec
 from sinks.typed.columns import Column, table_spec
 from sinks.typed.formats.scalars import are_in_years
 from sinks.typed.step.report import REPORT_DDL, as_row, reported
+from sinks.warehouse import spark_schema
 from sources.errors import ConfigurationError, ReplicaError, across_processes
 
 

@@ -21,11 +21,11 @@ from functools import cached_property
 
 from pyspark.sql import SparkSession
 
+from sinks.delta.commits import retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import discard
 from sinks.delta.kernel import KernelConflict, Snapshot
-from sinks.delta.retries import retrying
 from sinks.state.holes import TakenOut, joined
 from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.typed.columns import Column, ColumnChange, MessagePlace, said_wider, table_spec, widened, with_found

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sinks.delta.data_file import bounds
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import bounds
 from sinks.delta.files import batches_of, group_bounds, in_columns, open_parquet
 from sinks.storage.errors import reported_as
 from sinks.tables import LOG_ID, TableSpec

@@ -13,12 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from sinks.delta.spark_jobs import first_line
-from sinks.spark_schemas import empty_table, literal, spark_schema
 from sinks.tables import KAFKA_LOG, LOG, metadata_table
 from sinks.typed.definition import Definition
 from sinks.typed.patterns import expression, is_pattern
 from sinks.views.registration import register_views
-from sinks.warehouse import absolute
+from sinks.warehouse import absolute, empty_table, literal, spark_schema
 from sources.errors import ConfigurationError
 from sources.metadata import TOPICS
 from sources.offsets import LogId, OffsetRange

@@ -25,7 +25,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, out_of_memory
-from sinks.spark_schemas import spark_schema
 from sinks.tables import LOG_ID
 from sinks.typed.columns import Column
 from sinks.typed.state import TableWork
@@ -35,6 +34,7 @@ from sinks.typed.step.parsing import OfStep, Parsing
 from sinks.typed.step.plan import share_size
 from sinks.typed.step.report import REPORT_DDL, Report, reports
 from sinks.typed.step.suspects import Ranges, Suspects
+from sinks.warehouse import spark_schema
 from sources.errors import across_processes
 from sources.offsets import LogId, Offset, OffsetRange
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sinks.delta.delta_log import Version
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import logs_in, state_at
-from sinks.state.position import Held, held_at
+from sinks.state.log_table import Held, held_at
 from sinks.typed.definition import Definition
 from sinks.typed.state import Followed, TableWork, TypedState, way
 from sinks.warehouse import absolute

@@ -11,16 +11,15 @@ from collections.abc import Iterable, Sequence
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sinks.delta.data_file import DataFile
+from sinks.delta.data_file import DataFile, bounds
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.file_statistics import bounds
 from sinks.delta.files import open_parquet
 from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.storage.errors import reported_as
 from sinks.typed.columns import Column, table_spec
 from sinks.typed.formats.scalars import EXACT
 from sinks.typed.table import TypedTable, TypedView
-from sinks.upkeep.merge import Merge, Merging
+from sinks.upkeep.compaction import Merge, Merging
 from sources.offsets import Offset
 
 

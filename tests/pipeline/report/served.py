@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import RunFile
+from pipeline.monitoring.run_state import RunFile
 from sinks.tables import LEDGER, LOG
 from tests.pipeline.test_run_state import run_of
 from tests.sinks.views.lake import write

@@ -9,8 +9,7 @@ import pytest
 
 from pipeline.report.drawing import figures
 from pipeline.report.drawing.coverage_figures import ROWS, over_offsets, over_time
-from pipeline.report.drawing.palette import PALETTE, SERIES, colour, for_dark_screens
-from pipeline.report.drawing.plotting import Drawn, Key, plain
+from pipeline.report.drawing.plotting import PALETTE, SERIES, Drawn, Key, colour, for_dark_screens, plain
 from pipeline.report.facts import Flaw, Pending, SlowestGroups, Timeline, TopicFacts, TopTopics
 from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, group, log, slices
 

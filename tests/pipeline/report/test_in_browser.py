@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from pipeline.monitoring.progress import Phase
-from pipeline.report.drawing.palette import PALETTE
+from pipeline.report.drawing.plotting import PALETTE
 from pipeline.report.page import page
 from tests.patience import wait_until
 from tests.pipeline.report.samples import INJECTED, whole

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.report.drawing.palette import SERIES
+from pipeline.report.drawing.plotting import SERIES
 from pipeline.report.facts import Facts, Flaw
 from pipeline.report.finding.queries import _Questions, read_facts
 from pipeline.report.finding.ranges import width_s

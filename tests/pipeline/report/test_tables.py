@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.inspect.typed_counts import TypedCounts
-from pipeline.inspect.typed_status import LogPlace, TypedStatus
+from pipeline.inspect.typed_status import LogPlace, TypedCounts, TypedStatus
 from pipeline.report.drawing import tables
 from pipeline.report.drawing.sections import PageSection, sections
 from pipeline.report.facts import Election, Facts, Flaw, Timeline

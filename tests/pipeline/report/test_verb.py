@@ -12,7 +12,7 @@ from pipeline.cli import query
 from pipeline.config.configuration import Config
 from pipeline.config.jars import FROM_ENVIRONMENT
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import RunFile
+from pipeline.monitoring.run_state import RunFile
 from pipeline.spark import session
 from sinks.storage.place import LOCAL
 from sinks.tables import LEDGER, LOG

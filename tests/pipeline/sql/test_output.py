@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from pipeline.sql.output import destination, paged
-from pipeline.sql.text_table import TextTable
+from pipeline.sql.output import TextTable, destination, paged
 from sources.errors import ConfigurationError, QueryError
 
 

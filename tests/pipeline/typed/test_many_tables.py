@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, load, parse
-from pipeline.config.found_tables import found_tables
+from pipeline.config.found import found_tables
 from pipeline.inspect.tables import described, listed
 from pipeline.inspect.typed_status import status_lines, typed_statuses
 from pipeline.job.typed_tables import TypedTables

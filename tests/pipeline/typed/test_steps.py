@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.inspect.typed_counts import TypedCounts
-from pipeline.inspect.typed_status import typed_statuses
+from pipeline.inspect.typed_status import TypedCounts, typed_statuses
 from sinks.typed.dead_letters import DeadLetters, UnfitCount, unfit_count
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.table import SchemaChanges, TypedTable

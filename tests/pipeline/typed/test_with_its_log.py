@@ -11,10 +11,9 @@ import pytest
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.typed_tables import TypedTables
-from pipeline.operate.backfill import run_backfill
-from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.backfill import Wanted, run_backfill
 from sinks.delta.delta_log import newest
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.typed.definition import Reading
 from sinks.typed.rebuild import TypedRebuild, rebuild
 from sinks.typed.step.follower import TypedFollower

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.verify.plan import (
+from pipeline.verify.sections import (
     LARGEST_SECTION_BYTES,
     SECTION_BYTES,
     Asked,

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.verify.queues import Jump, Why, jumps
-from sinks.spark_schemas import spark_schema
 from sinks.state.holes import Holes
 from sinks.tables import LOG
+from sinks.warehouse import spark_schema
 from sources.offsets import LogId, Offset, OffsetRange
 
 pytestmark = pytest.mark.spark

@@ -13,8 +13,7 @@ from typing import NoReturn
 import pyarrow as pa
 import pytest
 
-from pipeline.verify.plan import At, ClaimSection
-from pipeline.verify.task import SectionComparer, Throttle
+from pipeline.verify.sections import At, ClaimSection, SectionComparer, Throttle
 from sinks.delta.files import FileWriter, new_name
 from sinks.proof import stored
 from sinks.proof.stored import Part

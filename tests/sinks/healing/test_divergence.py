@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.healing.divergence import Comparison
-from sinks.proof.stored_log import StoredLog, StoredRecord
+from sinks.proof.stored import StoredLog, StoredRecord
 from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Epoch, Parting
 from sources.errors import ReplicaError

@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import LedgerRows
 from sinks.healing.divergence import Comparison
-from sinks.proof.stored_log import StoredLog, StoredRecord
+from sinks.proof.stored import StoredLog, StoredRecord
 from sinks.values.ledger_row import LedgerRow
 from sources.kafka.format.columns import canonical
 from sources.loss import Condition

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import BatchStep
-from sinks.healing.hole_filler import HoleFiller
-from sinks.healing.neighbours import free_at_end
+from sinks.batch.proof import BatchStep
+from sinks.healing.hole_filler import HoleFiller, free_at_end
 from sinks.state.log_state import PendingRepair
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.tables import LOG
 from sinks.values.continuity import Link
 from sources.errors import CoverageError, LogtwinError, RepairPending, Rewritten

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sinks.books.incidents import IncidentsTable
 from sinks.healing import damage
 from sinks.healing.repair import Repair, Repaired
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.tables import KAFKA_LOG
 from sinks.values.incident import Action
 from sources.errors import ReplicaError

@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.books.incidents import IncidentsTable
-from sinks.books.ledger import Ledger
-from sinks.books.ledger_rows import LedgerRows
+from sinks.books.ledger import Ledger, LedgerRows
 from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelTable
 from sinks.delta.spark_jobs import run_each

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.books.kept_bounds import above, bounds_in, text_of, with_kept
+from sinks.books.ledger import above, bounds_in, text_of, with_kept
 from sinks.upkeep import ledger_plan
 from sinks.upkeep.ledger_plan import HOUR_US, PLANNED_BY, groups
 from sinks.upkeep.ledger_task import joined_row

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.hole_filler import HoleFiller
 from sinks.proof.completeness import Reason
-from sinks.state.position import LogTable
+from sinks.state.log_table import LogTable
 from sinks.tables import LOG
 from sinks.upkeep.retention import DeletionPlan, Keep, ReplicaRetention, boundary
 from sources.errors import ReplicaError

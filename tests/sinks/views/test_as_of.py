@@ -19,8 +19,7 @@ from sinks.tables import INCIDENTS, KEY_VALUES, LEDGER, LOG, TableSpec, metadata
 from sinks.values.continuity import Link
 from sinks.values.incident import Action, Incident
 from sinks.views import as_of
-from sinks.views.as_of import as_it_was, register_as_of
-from sinks.views.past import AsOf, PastLog, first_version
+from sinks.views.as_of import AsOf, PastLog, as_it_was, first_version, register_as_of
 from sinks.views.registration import register_views
 from sources.errors import ReplicaError
 from sources.loss import Condition

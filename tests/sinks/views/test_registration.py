@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.spark_schemas import spark_schema
 from sinks.tables import INCIDENTS, LEDGER, LOG, TABLES
-from sinks.views import catalog
+from sinks.views import registration
 from sinks.views.definition import VIEWS, view
 from sinks.views.registration import register
+from sinks.warehouse import spark_schema
 from sources.errors import ConfigurationError
 from tests.sinks.views.lake import write
 from tests.sinks.views.made_logs import message
@@ -75,7 +75,7 @@ def test_a_schema_serves_other_sessions_and_tables_that_are_new_take_the_place_o
     spark: SparkSession, lake: Path, tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one view of all, which are made in the same way; that all can be: `test_documents` of tests/."""
-    monkeypatch.setattr(catalog, "VIEWS", ("completeness",))
+    monkeypatch.setattr(registration, "VIEWS", ("completeness",))
     session = spark.newSession()
     register(session, str(lake), views=["completeness"])  # temporary views do not get in the way
     register(session, str(lake), schema)

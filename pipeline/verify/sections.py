@@ -1,7 +1,9 @@
-"""Plans a verification: groups claims into sections, and remembers which are proven. Pure, but for the file.
+"""The sections of a verification: planned on the driver, compared in tasks, remembered once they are proven.
 
 Claims (`sinks/proof/verdicts.py`) are the rows of the ledger and the holes. Small adjoining claims form a **section**,
-which a task reads in one go from both sides.
+which a task reads in one go from both sides, without Spark. Unreadable data is a verdict on the claims that it
+concerns: such a section is compared again in halves, down to those claims. Only a master or a table's storage that is
+away ends the task, and with it the run, which a rerun continues.
 
 A killed verification continues: ``<warehouse>/_verify/<log id>.json`` holds what was asked for, and a key for each
 section that was proven equal. The key is made from the ledger's ranges and checksums: so sections that a repair or a
@@ -12,19 +14,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from itertools import groupby
 from math import log
 
-from sinks.proof.stored import Part
-from sinks.proof.verdicts import Claim
+import pyarrow as pa
+
+from sinks.proof.comparison import compare
+from sinks.proof.master_bytes import master_bytes
+from sinks.proof.stored import Part, read
+from sinks.proof.verdicts import Claim, Compared, Verdict
 from sinks.storage.place import SmallFile
 from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute
-from sources.offsets import OffsetRange
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    LogError,
+    LogtwinError,
+    OffsetOutOfRange,
+    ReplicaError,
+    StorageUnreachable,
+)
+from sources.master import MasterLog
+from sources.offsets import Offset, OffsetRange
 
 SECTION_BYTES = 64_000_000
 LARGEST_SECTION_BYTES = 4 * SECTION_BYTES
@@ -34,7 +51,7 @@ MOST_READ = 3
 
 
 class At(Enum):
-    """What the master has of a claim's range."""
+    """How much of a claim's range the master has."""
 
     MASTER = "master"  # all of it
     GONE = "gone"  # not all of it any more: its retention took the beginning
@@ -60,7 +77,7 @@ class ClaimSection:
         return sum(claim.bytes for claim in self.claims)
 
     def halves(self) -> tuple[ClaimSection, ClaimSection]:
-        """The same claims in two sections. There must be several."""
+        """Cut into two sections. There must be several claims."""
         middle = len(self.claims) // 2
         return replace(self, claims=self.claims[:middle]), replace(self, claims=self.claims[middle:])
 
@@ -150,7 +167,7 @@ def _with_parts(found: Iterable[ClaimSection], parts: Sequence[Part]) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a run compares: a range with the master at `place`, or a `share` of its sections that `seed` chooses."""
+    """The request of a run: a range to compare with the master at `place`, or a `share` of sections, by `seed`."""
 
     place: str
     epoch: int
@@ -210,3 +227,89 @@ class VerifyFile:
 
     def remove(self) -> None:
         self._file.remove()
+
+
+class Throttle:
+    """Keeps the average rate since the first byte below a limit, at every moment. None is no limit."""
+
+    def __init__(
+        self,
+        bytes_per_s: float | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._sleep = sleep
+        self._began_s: float | None = None
+        self._spent_bytes = 0
+
+    def spend(self, size_bytes: int) -> None:
+        """Wait until `size_bytes` more may be spent."""
+        if self._bytes_per_s is None:
+            return
+        if self._began_s is None:
+            self._began_s = self._clock()
+        self._spent_bytes += size_bytes
+        early_s = self._began_s + self._spent_bytes / self._bytes_per_s - self._clock()
+        if early_s > 0:
+            self._sleep(early_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionComparer:
+    """The picklable task function. `folder` is the log table's; `bytes_per_s` limits one task."""
+
+    master: MasterLog
+    folder: str
+    position: Offset
+    bytes_per_s: float | None
+
+    def __call__(self, sections: Iterable[ClaimSection]) -> Iterator[tuple[ClaimSection, list[Compared]]]:
+        """Compare each section. Yields it with the results for its claims."""
+        throttle = Throttle(self.bytes_per_s)
+        for section in sections:
+            try:
+                yield section, self.compared(section, throttle)
+            except LogtwinError as error:
+                raise RuntimeError(error.at(self.master.log_id).token()) from error
+
+    def compared(self, section: ClaimSection, throttle: Throttle) -> list[Compared]:
+        """Compare one section. Raises MasterError or StorageUnreachable if master or storage is away."""
+        try:
+            return self._compare(section, throttle)
+        except StorageUnreachable:  # says nothing of the bytes
+            raise
+        except (ReplicaError, LogError, OffsetOutOfRange) as error:
+            failed = error.at(self.master.log_id)
+        if len(section.claims) > 1:
+            return [one for half in section.halves() for one in self.compared(half, throttle)]
+        return [self._judged(section, failed, throttle)]
+
+    def _compare(self, section: ClaimSection, throttle: Throttle) -> list[Compared]:
+        columns = tuple(dict.fromkeys(("offset", *self.master.traits.restored_from, *self.master.traits.measured_by)))
+        rows = self._paced(read(self.folder, section.parts, self.master.log_id, section.range, columns), throttle)
+        with master_bytes(self.master, section.range, self.position) as held:
+            found = list(compare(section.claims, rows, held if section.at is At.MASTER else None, self.master))
+        return [_unless_worse(one, Verdict.MASTER_LACKS) for one in found] if section.at is At.BEYOND else found
+
+    def _judged(self, section: ClaimSection, error: LogtwinError, throttle: Throttle) -> Compared:
+        """The result for a single claim that could not be read from the replica or the master."""
+        if isinstance(error, ReplicaError):
+            return Compared(claim=section.claims[0], verdict=Verdict.UNREADABLE, error=str(error))
+        (alone,) = self.compared(replace(section, at=At.GONE), throttle)
+        if isinstance(error, BelowMinimum):  # the master's retention deleted it meanwhile
+            return alone
+        verdict = Verdict.MASTER_LACKS if isinstance(error, AboveMaximum) else Verdict.MASTER_UNREADABLE
+        return _unless_worse(alone, verdict, str(error))
+
+    def _paced(self, batches: Iterable[pa.RecordBatch], throttle: Throttle) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            throttle.spend(int(self.master.lengths(batch).sum()))
+            yield batch
+
+
+def _unless_worse(found: Compared, verdict: Verdict, error: str | None = None) -> Compared:
+    """`found` with `verdict` if it equals the ledger; otherwise unchanged, because its own verdict is worse."""
+    return replace(found, verdict=verdict, error=error) if found.verdict is Verdict.EQUAL else found

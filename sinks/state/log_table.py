@@ -1,10 +1,10 @@
-"""The position of one log, kept by the log table itself; how it changes other than by the stream.
+"""The log table, as far as one log is concerned: its state, its holes, and how they change other than by the stream.
 
-What stands there is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says, and the holes
-(`sinks/state/holes.py`).
+The state is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says; the holes are in
+`sinks/state/holes.py`.
 
-Every commit here is one loop over attempts. After a conflict it reads the newest version: the commit may have landed
-unheard, another run may own the log, or only something else of the table has changed; then it tries again on that.
+After a conflict each commit reads the newest version: it may have landed unheard, another run may own the log, or only
+something else of the table has changed; then it is tried again on that (`decided_commit`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from sinks.delta.commits import decided_commit, retrying
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.retries import retrying
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import contradiction, holes_at, refuse_repair, state_at, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
@@ -52,7 +52,7 @@ class Held:
 
 
 def held_at(snapshot: Snapshot, log_id: LogId) -> Held:
-    """What that version of its table says of the log. Raises ReplicaError where it contradicts itself."""
+    """Read the log's state and holes at a version. Raises ReplicaError if the version contradicts itself."""
     state = state_at(snapshot, log_id)
     return Held(snapshot, state, holes_at(snapshot, log_id, state))
 
@@ -74,12 +74,12 @@ class LogTable:
         return held_at(self._table.snapshot_at(version), self.log_id)
 
     def claim(self, writer: Writer) -> LogState:
-        """Of this log alone, as `Positions.claim`."""
+        """Claim this log alone, as `Positions.claim` does."""
         claim = Positions(self._table).claim(self._table.existing(self.log_id), [self.log_id], writer)
         return claim.states[self.log_id]
 
     def mark(self, held: Held, state: LogState) -> None:
-        """Say `state`, at the same position, instead of what `held` says.
+        """Replace the state that `held` has by `state`, at the same position.
 
         Raises TakenOver where it is not as `held` says any more; nothing of it is in the table then.
 
@@ -116,33 +116,34 @@ class LogTable:
     def _move(
         self, held: Held, state: LogState, holes: Callable[[Held], dict[str, str]], taking: TakingOut | None = None
     ) -> None:
-        """Say `state` instead of what `held` says, `holes` with it, and take rows out, all in one commit.
+        """Replace the state that `held` has by `state`, write `holes`, and take rows out, all in one commit.
 
         `holes` gives the metadata to be written on the version that it is given. Raises TakenOver where the log is not
         as `held` says any more; nothing of it is in the table then.
         """
         begins_epoch = held.state is not None and held.state.epoch != state.epoch
         position = self.position_of(state) if begins_epoch else None
-        on = held
-        for attempt in retrying(self.refused):
-            with attempt:
-                exchange = Exchange() if taking is None else taking.on(on.snapshot)
-                try:
-                    self._table.replace(
-                        on.snapshot,
-                        exchange.removed,
-                        [({}, file) for file in exchange.added],
-                        domains={**state.domains(self.log_id, on.state), **holes(on)},
-                        transaction=None if position is None else (position.app_id, position.offset),
-                        over_appends=True,  # nobody appends to this log without one of the two domains
-                    )
-                except KernelConflict:
-                    on = self.read()
-                    if on.state == state:  # it has landed
-                        break
-                    if on.state != held.state:
-                        raise taken_over(self.log_id, state.writer, on.state) from None
-                    raise
+
+        def commit(on: Held) -> bool:
+            exchange = Exchange() if taking is None else taking.on(on.snapshot)
+            self._table.replace(
+                on.snapshot,
+                exchange.removed,
+                [({}, file) for file in exchange.added],
+                domains={**state.domains(self.log_id, on.state), **holes(on)},
+                transaction=None if position is None else (position.app_id, position.offset),
+                over_appends=True,  # nobody appends to this log without one of the two domains
+            )
+            return True
+
+        def decided(on: Held) -> bool | None:
+            if on.state == state:
+                return True  # it has landed
+            if on.state != held.state:
+                raise taken_over(self.log_id, state.writer, on.state)
+            return None
+
+        decided_commit(held, commit, self.read, decided, self.refused)
 
     def _taking(self, rows: RowSelection) -> TakingOut:
         return TakingOut(self._table, log_table(self.log_id), rows)
@@ -182,33 +183,32 @@ class LogTable:
         that are left; None where there was another fill or a repair since, or the ranges are not missing any more. Then
         the files are left to VACUUM: a commit that Kernel could not vouch for may have them.
         """
-        filled = [row.range for row in ledger]
-        on, holes = held, held.holes
-        for attempt in retrying(self.refused):
-            with attempt:
-                holes = on.holes.filled(filled, ledger)
-                try:
-                    self._table.commit(on.snapshot, files, domains={self._holes_domain: holes.as_json()})
-                except KernelConflict:
-                    on = self.read()
-                    if on.holes == holes:  # it has landed
-                        break
-                    is_other = (on.epoch, on.holes.fills) != (held.epoch, held.holes.fills) or on.is_in_repair
-                    if is_other or not all(map(on.holes.hold, filled)):
-                        return None
-                    raise
-        return holes
+        filled, holes = [row.range for row in ledger], held.holes
+
+        def commit(on: Held) -> bool:
+            nonlocal holes
+            holes = on.holes.filled(filled, ledger)
+            self._table.commit(on.snapshot, files, domains={self._holes_domain: holes.as_json()})
+            return True
+
+        def decided(on: Held) -> bool | None:
+            if on.holes == holes:
+                return True  # it has landed
+            is_other = (on.epoch, on.holes.fills) != (held.epoch, held.holes.fills) or on.is_in_repair
+            return False if is_other or not all(map(on.holes.hold, filled)) else None
+
+        return holes if decided_commit(held, commit, self.read, decided, self.refused) else None
 
     def position_of(self, state: LogState) -> Position | None:
         return None if state.offset is None else Position(self.log_id, state.epoch, state.offset)
 
     def held_by(self, writer: Writer) -> tuple[Held, LogState]:
-        """The newest version, and its state, which `writer` has to own. Raises TakenOver."""
+        """Read the newest version, and its state, which `writer` has to own. Raises TakenOver."""
         held = self.read()
         return held, owned_by(writer, self.log_id, held.state)
 
     def refused(self, found: str) -> ReplicaError:
-        """That the table takes no commit."""
+        """Return the error for a commit that the table refuses."""
         return refused(self.log_id, found)
 
     def run_hooks(self) -> None:
