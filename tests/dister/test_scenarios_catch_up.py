@@ -7,7 +7,6 @@ import pytest
 
 from pipeline.job.replicate import Job
 from sinks.batch.result import BatchStep
-from sources.dister.files.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated
 from sources.offsets import Offset
 from tests.dister.twin import Killed, Twin, dying_after
@@ -28,16 +27,6 @@ def test_scenario_17_behind_by_so_many_entries_it_takes_so_many_batches(
         found.append(bisect_left(ids, end) - bisect_left(ids, at))
         at = end
     assert found == batches
-
-
-@pytest.mark.nightly  # the job in three batches is below, two files in test_scenarios_append.py
-def test_scenario_17_eleven_batches_over_two_files(twin: Twin) -> None:
-    """DI-59: by the job."""
-    write_log(twin.folder, leader(100_001))
-    twin.replicate()
-    assert twin.batches() == [10_000] * 10 + [1]
-    assert len(list((twin.folder / ENTRY_LOG).glob("*/*"))) == 2
-    twin.assert_equal()
 
 
 def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_there(twin: Twin) -> None:

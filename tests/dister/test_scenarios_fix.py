@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from sinks.batch.result import BatchStep
 from sinks.healing.repair_steps import RepairStep
 from sinks.history.keyed_state import KeyedStateFollower
 from sources.errors import AboveMaximum, RepairPending
@@ -116,34 +115,6 @@ def test_scenario_40_a_crash_between_the_log_and_the_map(twin: Twin, monkeypatch
     assert twin.ids() == leader(30)
     assert len(twin.kv()) == 35
     twin.replicate()
-    twin.assert_equal()
-
-
-def test_scenario_44_the_map_after_a_fix(twin: Twin) -> None:
-    """DI-88: what the dirty tail alone set is gone, what it removed is back, what it overwrote is as before."""
-    with twin.leader() as node:
-        node.set({"removed": "back", "overwritten": "old", "untouched": "same"})
-        kept = node.last_id
-        node.set({"overwritten": "dirty", "added": "dirty"})
-        node.remove(["removed"])
-        twin.take()
-        assert twin.kv() == {"overwritten": "dirty", "added": "dirty", "untouched": "same"}
-        node.truncate_to(kept)
-    twin.replicate()
-    assert twin.kv() == {"removed": "back", "overwritten": "old", "untouched": "same"}
-    twin.assert_equal()
-
-
-def test_scenario_50_killed_at_any_step_the_table_alone_tells(twin: Twin) -> None:
-    """DI-34: the position in the table alone keeps every entry from coming in twice, or not at all."""
-    written = 0
-    for step in BatchStep:
-        append_log(twin.folder, leader(5, first=written + 1))
-        written += 5
-        with pytest.raises(Killed):
-            twin.replicate(dying_after(1, step), max_entries_per_trigger=3)
-    twin.replicate()
-    assert twin.ids() == leader(written)
     twin.assert_equal()
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sources.access.secrets import Secret
-from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, MasterRefused, Recreated
+from sources.errors import MasterRefused, Recreated
 from sources.group import masters, standing
 from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.masters import MastersFile
@@ -61,26 +61,6 @@ def test_all_partitions_are_seen_by_one_connection(play: Play) -> None:
         "kafka/c/t/2": LookResult(span(5, 15), Offset(15)),
     }
     assert (cluster.connections, cluster.is_done) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("number", "at", "kind", "words"),
-    [
-        (1, 2, BelowMinimum, "3 or more"),
-        (1, 14, AboveMaximum, "13 or less"),
-        (3, 8, AboveMaximum, "no such log any more"),
-    ],
-)
-def test_what_one_partition_does_not_hold_is_its_own(
-    play: Play, number: int, at: int, kind: type[LogtwinError], words: str
-) -> None:
-    play(*HELD)
-    found = a_lookout().look(asked({0: 4, number: at}))
-    error = found[f"kafka/c/t/{number}"]
-    assert isinstance(error, kind)
-    assert (error.log, error.offset) == (f"kafka/c/t/{number}", at)
-    assert words in str(error)
-    assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
 
 
 # --- topics among what a group reads

@@ -13,7 +13,6 @@ import pytest
 from sources.access.address import Address
 from sources.errors import ConfigurationError, CorruptRecord
 from sources.rocketmq.embedded.master import EmbeddedMaster
-from sources.rocketmq.embedded.registration import Registration
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
@@ -99,12 +98,6 @@ def well_until_it_leaves(request: Command) -> bytes:
     if request.code == RequestCode.UNREGISTER_BROKER:
         raise ConnectionResetError
     return well(request)
-
-
-@scenario
-async def test_a_master_that_never_registered_has_nothing_to_take_back() -> None:
-    here = Address("127.0.0.1", 1)
-    await Registration(here, dict, broker_name="b", cluster_name="c", address=here, ha_address=here, every_s=1).stop()
 
 
 @scenario

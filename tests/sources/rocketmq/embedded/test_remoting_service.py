@@ -45,11 +45,6 @@ def talk(master: EmbeddedMaster) -> Iterator[Conversation]:
         yield talk
 
 
-@scenario
-async def test_a_service_that_never_listened_stops_at_once() -> None:
-    await RemotingService({}, lambda: None).stop()
-
-
 def stored(talk: Conversation, root: Path) -> list[Message]:
     return messages_of(root, int(runtime_info(talk)["commitLogMaxOffset"]))
 

@@ -22,7 +22,6 @@ from tests import truth
 from tests.sources.rocketmq.embedded.stores import (
     FILE_BYTES,
     log_bytes,
-    messages_of,
     open_store,
     put,
     put_of_size,
@@ -81,12 +80,6 @@ def test_a_batch_larger_than_a_file_is_refused(tmp_path: Path) -> None:
             store.append([put_of_size(half), put_of_size(half + 1)])
 
 
-def test_files_too_small_for_the_messages_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="too small") as error, open_store(tmp_path, max_message_bytes=4000):
-        pass
-    assert (error.value.expected, error.value.found) == ("files of at least 4099 bytes", "4096 bytes")
-
-
 @pytest.mark.parametrize(("broken", "filler"), [("pwrite", 1000), ("ftruncate", FILE_BYTES - 100)])
 def test_a_full_disk_moves_nothing_and_a_later_attempt_succeeds(tmp_path: Path, broken: str, filler: int) -> None:
     """Whether the record does not get in, or the next file."""
@@ -129,15 +122,6 @@ def test_a_second_master_cannot_have_the_store(tmp_path: Path) -> None:
         assert store.is_empty
 
 
-def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: whole(descriptor, data[:7], at))
-    with open_store(tmp_path) as store:
-        store.append([put()])
-        end = store.max_offset
-    assert [m.body for m in messages_of(tmp_path, end)] == [b"hello"]
-
-
 # topics: created, refused, kept
 
 
@@ -154,14 +138,6 @@ def test_the_topics_of_a_real_broker(fixture_550: truth.Fixture, tmp_path: Path)
     assert table.to_json() == json.loads(path.read_text())
     assert table.for_sending("telemetry", 1).queues == 8
     assert code_of(table, "inner-batch") == 13
-
-
-def test_what_the_log_holds_is_known(tmp_path: Path) -> None:
-    table = TopicTable(tmp_path / "topics.json")
-    table.add_missing([("a", 0), ("a", 5), ("b", 0)])
-    assert [table.for_sending(name, 4).queues for name in "ab"] == [6, 1]
-    table.add_missing([("a", 7)])
-    assert table.for_sending("a", 4).queues == 6
 
 
 def test_a_topic_that_may_not_be_written(tmp_path: Path) -> None:
