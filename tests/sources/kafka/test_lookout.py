@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sources.access.secrets import Secret
-from sources.errors import MasterRefused, Recreated
+from sources.errors import Recreated
 from sources.group import masters, standing
 from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.masters import MastersFile
@@ -105,20 +104,6 @@ def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) 
         "0": (0, 4), "1": (12, 13), "2": (5, 9),
     }  # fmt: skip
     assert cluster.connections == 1
-
-
-def test_a_partition_without_a_leader_has_its_own_error_unless_all_have_none(play: Play) -> None:
-    """And a topic that begins is asked again until all have one."""
-    led = metadata(topic(leaders=[(1, 0), (-1, 0), (1, 0)]))
-    play(led, offsets(0, 3, 5), offsets(10, 13, 15))
-    found = a_lookout().look(asked({0: 4, 1: 4}))
-    assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
-    assert isinstance(found["kafka/c/t/1"], MasterRefused)
-    assert str(found["kafka/c/t/1"].log) == "kafka/c/t/1"
-    for leaders, places in (([(-1, 0)], {0: 4}), ([(1, 0), (-1, 0)], {})):
-        play(metadata(topic(leaders=leaders)), offsets(0), offsets(10))
-        with pytest.raises(MasterRefused):
-            a_lookout().look(asked(places))
 
 
 def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: Path) -> None:

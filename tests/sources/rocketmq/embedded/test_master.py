@@ -1,9 +1,7 @@
 """The master as a whole: started, stopped, started again. As a process: tests/pipeline/test_cli.py."""
 
 import asyncio
-import errno
 import logging
-import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,6 @@ import pytest
 from sources.access.address import Address
 from sources.errors import ConfigurationError, CorruptRecord
 from sources.rocketmq.embedded.master import EmbeddedMaster
-from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.patience import soon
@@ -63,28 +60,6 @@ def test_it_serves_in_one_order_and_ends_in_the_other(tmp_path: Path, caplog: py
         "no longer serving clients",
         "no longer serving slaves",
     ]
-
-
-@scenario
-async def test_a_disk_that_fails_stops_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fsync could not write may be lost, and a second attempt would not say so."""
-
-    def fails(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    master = EmbeddedMaster(replace(settings_for(tmp_path), flush_interval_ms=10))
-    running = asyncio.create_task(master.run_until_signal())
-    while not hasattr(master, "address"):
-        await asyncio.sleep(0.001)
-    monkeypatch.setattr(os, "fdatasync", fails)
-    async with asyncio.timeout(60):
-        with pytest.raises(OSError, match="Input/output error"):
-            await asyncio.gather(running, asyncio.to_thread(_send_one, master.address))
-
-
-def _send_one(address: Address) -> None:
-    with Producer(address) as producer:
-        producer.send(OutgoingMessage("T1", b"x"))
 
 
 # a name server that comes and goes; real ones: tests/peers/test_slave_of_embedded_master.py

@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import os
 import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -111,16 +109,6 @@ def test_what_cannot_be_stored_is_refused_with_a_reason(
     assert talk.ask(310, send_fields("T1", 0), b"next")[0]["code"] == 0
 
 
-def test_a_disk_that_cannot_be_written_is_told_to_the_producer(
-    talk: Conversation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(os, "pwrite", Mock(side_effect=OSError("No space left")))
-    header, _ = talk.ask(310, send_fields("T1", 0), b"lost")
-    assert header["code"] == 14
-    assert "the store cannot be written: No space left" in header["remark"]
-    assert "request 310 of 127.0.0.1" in caplog.text
-
-
 @pytest.mark.parametrize(
     "garbage", [b"\x7f\xff\xff\xff", b"\x00\x00\x00\x08\x00\x00\x00\x04oops", b"GET / HTTP/1.1\r\n\r\n"]
 )
@@ -129,13 +117,6 @@ def test_what_is_no_frame_ends_that_connection_only(talk: Conversation, master: 
         other.say(garbage)
         assert other.is_closed()
     assert talk.ask(28)[0]["code"] == 0
-
-
-def test_unknown_requests_get_code_3_and_one_way_requests_and_stray_responses_nothing(talk: Conversation) -> None:
-    talk.say(request(9999, opaque=3, flag=2))
-    talk.say(request(0, opaque=4, flag=1))
-    header, _ = talk.ask(9999, opaque=5)
-    assert (header["code"], header["opaque"]) == (3, 5)
 
 
 def test_a_metadata_file_of_the_store_is_answered_as_it_is(talk: Conversation, tmp_path: Path) -> None:

@@ -72,14 +72,6 @@ def test_a_record_that_does_not_fit_with_a_blank_behind_it_goes_to_the_next_file
     assert records_of(tmp_path, end)[1] == Blank(Offset(FILE_BYTES - left), left, bytes(left - 8))
 
 
-def test_a_batch_larger_than_a_file_is_refused(tmp_path: Path) -> None:
-    half = FILE_BYTES // 2 - 4
-    with open_store(tmp_path) as store:
-        store.append([put_of_size(half)] * 2)  # a blank's head just fits behind them
-        with pytest.raises(Refused, match="do not fit into a file of the commit log"):
-            store.append([put_of_size(half), put_of_size(half + 1)])
-
-
 @pytest.mark.parametrize(("broken", "filler"), [("pwrite", 1000), ("ftruncate", FILE_BYTES - 100)])
 def test_a_full_disk_moves_nothing_and_a_later_attempt_succeeds(tmp_path: Path, broken: str, filler: int) -> None:
     """Whether the record does not get in, or the next file."""
@@ -138,16 +130,6 @@ def test_the_topics_of_a_real_broker(fixture_550: truth.Fixture, tmp_path: Path)
     assert table.to_json() == json.loads(path.read_text())
     assert table.for_sending("telemetry", 1).queues == 8
     assert code_of(table, "inner-batch") == 13
-
-
-def test_a_topic_that_may_not_be_written(tmp_path: Path) -> None:
-    path = tmp_path / "topics.json"
-    table = TopicTable(path)
-    table.for_sending("closed", 4)
-    config = json.loads(path.read_text())
-    config["topicConfigTable"]["closed"]["perm"] = 4
-    path.write_text(json.dumps(config))
-    assert code_of(TopicTable(path), "closed") == 16
 
 
 # starting on a log that is there: its end, its queues, and what a crash left behind
