@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.dister.twin import Twin
+from sinks.batch.result import BatchStep
+from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import dirty, leader, line, write_log
 
 WITHOUT_5 = [one for one in leader(50) if one // 10_000 != 5]
@@ -69,3 +70,18 @@ def test_scenario_35_the_same_ids_and_other_content(twin: Twin) -> None:
     assert faithful.went_back_to is None
     assert faithful.ids() == leader(30)
     assert faithful.lines() == b"".join(line(one, is_changed=one // 10_000 == 7) for one in leader(30))
+
+
+# with Spark: batches, a kill, and a leader that overrules
+
+
+@pytest.mark.spark
+def test_a_killed_job_goes_on_and_follows_a_leader_that_overrules(spark_twin: Twin) -> None:
+    write_log(spark_twin.folder, leader(30) + dirty(31, 5, 20))
+    with pytest.raises(Killed):
+        spark_twin.replicate(dying_after(2, BatchStep.COMMIT), max_entries_per_trigger=20)
+    assert spark_twin.position == dirty(40, 5)[-1] + 1
+    write_log(spark_twin.folder, leader(60))
+    spark_twin.replicate()
+    spark_twin.assert_equal()
+    assert (spark_twin.went_back_to, spark_twin.epoch) == (leader(30)[-1], 1)
