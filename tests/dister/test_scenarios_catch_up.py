@@ -47,14 +47,6 @@ def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_there(t
     twin.assert_equal()
 
 
-def test_scenario_18_an_empty_replica_only_catches_up(twin: Twin) -> None:
-    """DI-58: there is nothing to check."""
-    write_log(twin.folder, leader(100))
-    twin.replicate()
-    twin.assert_equal()
-    assert (twin.epoch, twin.went_back_to) == (0, None)
-
-
 def test_scenario_19_an_empty_leader_is_more_likely_a_wrong_path(twin: Twin) -> None:
     """DI-70, DI-92: dister does nothing. Here it is refused, and with the switch everything goes."""
     ids = leader(5)

@@ -1,12 +1,11 @@
-"""Scenarios 36 to 44: a replica that is ahead, files, crashes in a fix, other leaders, and the map after a fix; and
-50 and 51, what a restart goes by: the table's own position, and nothing that may be lost beside it.
+"""Scenarios 36 to 44: a replica that is ahead, files, crashes in a fix, and other leaders.
 
-41, where the walk back ends, is in tests/sources/dister/test_check_and_fix.py; 43, a log that is rewritten under a
-running job, in tests/pipeline/test_check_and_fix.py.
+44, the map after a fix, is in tests/sinks/test_keyed_state.py; 41, where the walk back ends, in
+tests/sources/dister/test_check_and_fix.py; 43, a log that is rewritten under a running job, in
+tests/pipeline/test_check_and_fix.py.
 """
 
 import logging
-import shutil
 from collections.abc import Sequence
 
 import pytest
@@ -116,21 +115,3 @@ def test_scenario_40_a_crash_between_the_log_and_the_map(twin: Twin, monkeypatch
     assert len(twin.kv()) == 35
     twin.replicate()
     twin.assert_equal()
-
-
-def test_scenario_51_all_that_stands_beside_the_table_log_is_lost(twin: Twin) -> None:
-    """Position and link are in the table log itself. The map is made anew from it."""
-    write_log(twin.folder, leader(8))
-    lake = twin.lake / "only-the-log"
-    alone = Twin(twin.spark, twin.folder, lake, twin.group)
-    alone.take()
-    position = alone.position
-    for kept in (path for path in lake.iterdir() if path.name not in ("log", "ledger")):
-        shutil.rmtree(kept)
-    assert alone.position == position
-    alone.open()
-    alone.assert_equal()
-    append_log(twin.folder, leader(4, first=9))
-    alone.replicate()
-    alone.assert_equal()
-    assert alone.went_back_to is None

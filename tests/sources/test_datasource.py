@@ -153,21 +153,6 @@ def test_a_stream_of_records_is_no_replica_to_producers_that_wait(
         assert sorted(seen) == truth_offsets(fixture_550)
 
 
-def test_over_ha_a_start_that_would_promise_too_much_is_refused(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
-) -> None:
-    store = tmp_path / "store"
-    with embedded_master(store, commitlog=fixture_550.commitlog_path, double_write=WAITS) as master:
-        frame = spark.read.format("logtwin").options(**master.options, startingOffset="1000000")
-        with master.watched() as counted:
-            error = error_of(lambda: frame.load().count())
-        assert isinstance(error, ConfigurationError)
-        assert "parallel_reads" in str(error)
-        assert counted == set()
-        assert frame.option("parallelReads", "true").load().count() > 0
-        assert spark.read.format("logtwin").options(**master.options).load().count() == len(fixture_550.rows)
-
-
 def stream(
     spark: SparkSession, options: dict[str, str], checkpoint: Path, on_batch: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:

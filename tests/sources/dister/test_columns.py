@@ -219,6 +219,22 @@ def test_what_is_no_entry_is_refused(line: bytes, problem: str) -> None:
     assert len(raised.value.found) < 300
 
 
+ODD_ITEMS = ("[" * 3000, '{"a":' * 2000, "null", r'{"k":"\ud800"}', '{"k":NaN}', "9" * 5000, "-" + "8" * 4400, "1e999")
+ANY_LINE = st.binary(max_size=40) | st.tuples(
+    st.integers(0, 2 * MAX_ID), st.sampled_from((300, 310, 999, 2**31)), st.sampled_from(ODD_ITEMS) | TEXTS
+).map(lambda parts: f"{parts[0]},{parts[1]},{parts[2]}".encode())
+
+
+@given(ANY_LINE)
+def test_any_line_is_an_entry_that_gives_it_back_or_corrupt(line: bytes) -> None:
+    try:
+        entry = decode_line(line)
+    except CorruptRecord as error:
+        assert "makes its decoder fail" not in str(error)
+    else:
+        assert entry.head + entry.items_json == line
+
+
 # lines out of blocks, wherever the blocks are cut
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from sources.access.address import Address
 from sources.epochs import Epoch
-from sources.errors import AboveMaximum, ChecksumMismatch, ConfigurationError, CorruptRecord, LogtwinError
-from sources.master import Damage, MasterView
+from sources.errors import AboveMaximum, ConfigurationError, CorruptRecord, LogtwinError
+from sources.master import MasterView
 from sources.offsets import Offset
 from sources.options import MasterOptions, parse_options
 from sources.registry import open_log
@@ -269,9 +269,6 @@ def test_a_search_ends_where_no_record_can_be() -> None:
 # past damage, and its bytes as they are
 
 
-FILE_BYTES = 1024 * 1024  # of the fixtures' logs
-
-
 @contextmanager
 def embedded(store: Path, fixture: Fixture, **options: object) -> Iterator[tuple[RocketMQLog, Path]]:
     """The log of an embedded master on a copy of the fixture's files; and where those are."""
@@ -279,52 +276,6 @@ def embedded(store: Path, fixture: Fixture, **options: object) -> Iterator[tuple
     with running_master(settings_for(store)) as master:
         given = {"remoting": master.address, "master": master.ha_address, "chunk_bytes": 300_000} | options
         yield RocketMQLog(log_id=LOG_ID, **given), store / "commitlog"  # type: ignore[arg-type]
-
-
-def flip(commitlog: Path, offset: int) -> None:
-    """One byte of a file is another one, behind the back of whoever has it open."""
-    start = offset // FILE_BYTES * FILE_BYTES
-    with (commitlog / f"{start:020d}").open("r+b") as file:
-        file.seek(offset - start)
-        (byte,) = file.read(1)
-        file.seek(offset - start)
-        file.write(bytes([byte ^ 0x55]))
-
-
-def test_damage_on_a_master_over_ha(fixture_550: Fixture, tmp_path: Path) -> None:
-    """A byte of a body, of a size, and of the blank that ends the first file."""
-    rows = fixture_550.rows
-    blank = next(number for number, row in enumerate(rows) if row.get("blank"))
-    places = {40: 88, 41: 2, 90: 2, blank: 3, len(rows) - 2: 35}
-    spoiled = [rows[number]["physical_offset"] for number in places]
-    end = fixture_550.max_offset
-    with embedded(tmp_path, fixture_550, past_damage=True) as (log, commitlog):
-        for number, at in places.items():
-            flip(commitlog, rows[number]["physical_offset"] + at)
-        assert log.bounds() == owned(0, end)
-        whole = pieces(log, 0, end, committed=None)
-        parallel = RocketMQLog(
-            log_id=LOG_ID,
-            remoting=log.remoting,
-            master=log.master,
-            past_damage=True,
-            parallel_reads=True,
-            split_bytes=150_000,
-        )
-        cuts = parallel.plan(owned(0, end))
-        assert len(cuts) > 20
-        parts = [pieces(parallel, cut.start, cut.end, boundary=not cut.start) for cut in cuts]
-        bytes_there = b"".join(file.read_bytes() for file in sorted(commitlog.iterdir()))[:end]
-
-    for found in (whole, list(itertools.chain(*parts))):
-        assert offsets(found) == [at for at in truth_between(fixture_550, 0, ALL) if at not in spoiled]
-        expected = [(at, at + rows[number]["size"]) for number, at in zip(places, spoiled, strict=True)]
-        assert damage(found) == [(expected[0][0], expected[1][1]), *expected[2:]]
-        assert b"".join(bytes(piece.raw or b"") for piece in found) == bytes_there
-    errors = {piece.error.offset: piece.error for piece in whole if isinstance(piece, Damage)}
-    assert list(errors) == spoiled
-    assert isinstance(errors[spoiled[0]], ChecksumMismatch)
-    assert {error.log for error in errors.values()} == {"rocketmq/broker-a"}
 
 
 @pytest.mark.parametrize("on_loss", ["fail", "record"])
@@ -348,7 +299,8 @@ def test_a_last_record_that_does_not_come_is_waited_for(fixture_550: Fixture, mo
         assert damage(pieces(log, place, end - 5)) == [(place, end - 5)]
 
 
-EDGES = (0, 1, 12_345, FILE_BYTES - 3, FILE_BYTES + 3, 2_222_222)
+MIB = 1024 * 1024  # of a file of the fixtures' logs
+EDGES = (0, 1, 12_345, MIB - 3, MIB + 3, 2_222_222)
 
 
 def test_raw_bytes_of_files_and_of_a_master_are_the_same(fixture_550: Fixture, tmp_path: Path) -> None:
