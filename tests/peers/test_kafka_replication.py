@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
@@ -129,12 +129,8 @@ def held(broker: KafkaBroker, topic: str, isolation: Isolation = Isolation.READ_
     return [row for number in numbers for row in consumed(broker, topic, isolation, number)]
 
 
-def in_order(frame: DataFrame) -> list[Row]:
-    """By partition and offset; sorted here, because Spark would read them twice."""
-    return by_place(rows(frame.toArrow()))
-
-
 def by_place(found: list[Row]) -> list[Row]:
+    """Sorted here, because Spark would read them twice."""
     return sorted(found, key=lambda row: (row[3], row[0]))
 
 
@@ -152,7 +148,7 @@ def test_a_batch_read_is_what_a_consumer_reads(spark: SparkSession, newest_kafka
     assert committed["log_id"].to_pylist() == logs
 
     everything = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=newest_kafka.server)
-    uncommitted = in_order(everything.option("isolation", "read_uncommitted").load())
+    uncommitted = by_place(rows(everything.option("isolation", "read_uncommitted").load().toArrow()))
     assert uncommitted == held(newest_kafka, "streamed", Isolation.READ_UNCOMMITTED)
     assert len(uncommitted) == 3 * (5 * 40 + 5 * 8)
     assert everything.option("startingOffset", "latest").load().count() == 0
