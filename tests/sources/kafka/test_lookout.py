@@ -14,7 +14,7 @@ from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
 from sources.kafka.log import KafkaLog
-from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
+from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
@@ -90,20 +90,6 @@ def options_of(folder: Path) -> dict[str, str]:
     given = {name: str(folder / name) for name in ("masters", "standing")}
     times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
     return {**given, **times}
-
-
-def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) -> None:
-    cluster = play(*HELD)
-    places = {
-        f"kafka/c/t/{number}": ReadingPlace(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
-    }
-    standing.write(tmp_path / "standing", Standing(places, 9 * RECORD_BYTES))
-    with planning(options_of(tmp_path)) as planner:
-        end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
-    assert {log_id[-1]: (one.start, one.end) for log_id, one in end.batches.items()} == {
-        "0": (0, 4), "1": (12, 13), "2": (5, 9),
-    }  # fmt: skip
-    assert cluster.connections == 1
 
 
 def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: Path) -> None:

@@ -109,16 +109,6 @@ def test_what_cannot_be_stored_is_refused_with_a_reason(
     assert talk.ask(310, send_fields("T1", 0), b"next")[0]["code"] == 0
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"\x7f\xff\xff\xff", b"\x00\x00\x00\x08\x00\x00\x00\x04oops", b"GET / HTTP/1.1\r\n\r\n"]
-)
-def test_what_is_no_frame_ends_that_connection_only(talk: Conversation, master: EmbeddedMaster, garbage: bytes) -> None:
-    with conversation(master.address) as other:
-        other.say(garbage)
-        assert other.is_closed()
-    assert talk.ask(28)[0]["code"] == 0
-
-
 def test_a_metadata_file_of_the_store_is_answered_as_it_is(talk: Conversation, tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "consumerOffset.json").write_bytes(b'{"offsetTable":{"T1@g":{0:7}}}')
