@@ -7,7 +7,7 @@ import pytest
 
 from sources.access.address import Address
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
-from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.embedded.master import MasterSettings
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, loads
@@ -16,27 +16,13 @@ from tests.peers.rocketmq import Broker
 from tests.peers.rocketmq_process import NameServer
 from tests.sources.rocketmq.embedded.embedded import end_of, running_master
 from tests.sources.rocketmq.embedded.stores import log_bytes
+from tests.sources.rocketmq.embedded.test_double_write import wait_for_slaves
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 FILE_BYTES = 1024 * 1024
 NEWEST = "5.5.0"
 EACH_VERSION = (NEWEST, pytest.param("4.9.7", marks=pytest.mark.nightly))
-
-
-def slave_connections(master: EmbeddedMaster) -> list[dict[str, Any]]:
-    with RemotingClient(master.address) as client:
-        slaves: list[dict[str, Any]] = (client.ha_status() or {})["haConnectionInfo"]
-    return slaves
-
-
-def wait_for_acknowledgement(master: EmbeddedMaster, offset: int) -> None:
-    """Until the master counts `offset` as acknowledged by its only slave."""
-    wait_until(
-        lambda: [slave["slaveAckOffset"] for slave in slave_connections(master)] == [offset],
-        f"an acknowledgement of {offset}",
-        look_every_s=0.2,
-    )
 
 
 def route(names: NameServer, topic: str) -> dict[str, Any] | None:
@@ -79,13 +65,13 @@ def test_producers_wait_for_a_real_slave(tmp_path: Path, version: str) -> None:
             wait_until(lambda: route(names, "orders") is not None, "the master at the name server")
             of_slave: dict[str, str | int] = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": names.address}
             with Broker(version, tmp_path / "slave", of_slave) as slave:
-                wait_for_acknowledgement(master, end_of(master.address))
+                wait_for_slaves(master, end_of(master.address))
                 assert codes(200) == {ResponseCode.SUCCESS}
                 slave.kill()
-                wait_until(lambda: slave_connections(master) == [], "the master to see that it has gone")
+                wait_for_slaves(master)
                 assert codes(10) == {ResponseCode.SLAVE_NOT_AVAILABLE}
                 slave.start()
-                wait_for_acknowledgement(master, end_of(master.address))
+                wait_for_slaves(master, end_of(master.address))
                 assert codes(200) == {ResponseCode.SUCCESS}
             end = end_of(master.address)
         assert end > FILE_BYTES
