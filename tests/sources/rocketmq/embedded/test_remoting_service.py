@@ -12,8 +12,7 @@ import pytest
 
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.embedded.remoting_service import RemotingService
-from sources.rocketmq.format import properties
-from sources.rocketmq.format.commitlog import Host, Message
+from sources.rocketmq.format.commitlog import Host
 from sources.rocketmq.wire.remoting import Command
 from tests import truth
 from tests.patience import soon
@@ -28,7 +27,6 @@ from tests.sources.rocketmq.embedded.conversation import (
     split,
 )
 from tests.sources.rocketmq.embedded.embedded import running_master, scenario, settings_for
-from tests.sources.rocketmq.embedded.stores import messages_of
 
 
 @pytest.fixture
@@ -43,37 +41,9 @@ def talk(master: EmbeddedMaster) -> Iterator[Conversation]:
         yield talk
 
 
-def stored(talk: Conversation, root: Path) -> list[Message]:
-    return messages_of(root, int(runtime_info(talk)["commitLogMaxOffset"]))
-
-
 def runtime_info(talk: Conversation) -> dict[str, str]:
     table: dict[str, str] = json.loads(talk.ask(28)[1])["table"]
     return table
-
-
-def test_a_message_is_stored_and_its_place_is_told(talk: Conversation, master: EmbeddedMaster, tmp_path: Path) -> None:
-    header, body = talk.ask(
-        310, send_fields("T1", 2, "KEYS\x01k1 k2\x02TAGS\x01tagA", h="7", j="3"), b"hello", opaque=77
-    )
-    assert (header["code"], header["opaque"], header["flag"] & 1, body) == (0, 77, 1, b"")
-    fields = header["extFields"]
-    assert (fields["queueId"], fields["queueOffset"]) == ("2", "0")
-    assert fields["msgId"] == f"7F000001{master.address.port:08X}{0:016X}"
-    (message,) = stored(talk, tmp_path)
-    assert (message.topic, message.queue_id, message.body) == ("T1", 2, b"hello")
-    assert (message.flag, message.reconsume_times, message.born_timestamp_ms) == (7, 3, 1_795_000_000_000)
-    assert str(message.store_host) == str(master.address)
-    assert str(message.born_host) == "{}:{}".format(*talk.connection.getsockname())
-    assert message.properties.startswith(b"KEYS\x01k1 k2\x02TAGS\x01tagA\x02")
-    assert message.properties.endswith(b"\x02")
-    found = properties.decode(message.properties)
-    unique_key = found.pop("UNIQ_KEY")
-    assert unique_key.startswith("7F000001")
-    assert len(unique_key) == 32
-    assert found == {
-        "KEYS": "k1 k2", "TAGS": "tagA", "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
