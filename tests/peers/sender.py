@@ -108,7 +108,8 @@ class _Link:
         """The answer to `request`. Raises ConnectionError where the connection breaks first."""
         if self.has_broken:
             raise ConnectionResetError("it broke before the request went out")
-        answer = self._open[request.opaque] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._open[request.opaque] = answer
         self._writer.write(encode_command(request))
         return await answer
 

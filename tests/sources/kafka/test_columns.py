@@ -229,7 +229,7 @@ def test_a_lack_of_memory_is_that_of_the_answer_that_needs_it(monkeypatch: pytes
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, BrokerLog]:
+def of_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, BrokerLog]:
     """By topic."""
     folder: Path = extract(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}"))
     return {topic: BrokerLog(folder / topic) for topic in TOPICS}
@@ -249,17 +249,19 @@ def batches_of(log: BrokerLog) -> Iterator[Batch]:
 @pytest.mark.parametrize("isolation", list(Isolation), ids=lambda isolation: isolation.name)
 @pytest.mark.parametrize("topic", TOPICS)
 def test_every_field_of_every_record_is_what_kafkas_consumer_reads(
-    logs: dict[str, BrokerLog], topic: str, isolation: Isolation
+    of_brokers: dict[str, BrokerLog], topic: str, isolation: Isolation
 ) -> None:
-    found = read(logs[topic], ALL, isolation)
-    assert rows_of(found.records) == logs[topic].truth(isolation)
-    assert found.reached == max(batch.end for batch in batches_of(logs[topic]))
+    found = read(of_brokers[topic], ALL, isolation)
+    assert rows_of(found.records) == of_brokers[topic].truth(isolation)
+    assert found.reached == max(batch.end for batch in batches_of(of_brokers[topic]))
 
 
 @pytest.mark.parametrize("isolation", list(Isolation), ids=lambda isolation: isolation.name)
 @pytest.mark.parametrize("topic", [PRODUCED, TRANSACTIONS, COMPACTED])
-def test_read_in_random_pieces_it_is_the_same(logs: dict[str, BrokerLog], topic: str, isolation: Isolation) -> None:
-    log, chance = logs[topic], random.Random(topic)
+def test_read_in_random_pieces_it_is_the_same(
+    of_brokers: dict[str, BrokerLog], topic: str, isolation: Isolation
+) -> None:
+    log, chance = of_brokers[topic], random.Random(topic)
     whole = read(log, ALL, isolation)
     edges = sorted({0, whole.reached, *(chance.randrange(whole.reached) for _ in range(20))})
     pieces = []
@@ -272,21 +274,21 @@ def test_read_in_random_pieces_it_is_the_same(logs: dict[str, BrokerLog], topic:
     assert b"".join(pieces) == canonical(whole.records)
 
 
-def test_what_the_logs_hold(logs: dict[str, BrokerLog]) -> None:
+def test_what_the_logs_hold(of_brokers: dict[str, BrokerLog]) -> None:
     """So that the tests above are about what they seem to be about."""
-    produced = list(batches_of(logs[PRODUCED]))
+    produced = list(batches_of(of_brokers[PRODUCED]))
     assert {batch.compression for batch in produced} == {0, 1, 2, 3, 4}
     assert len({batch.leader_epoch for batch in produced}) > 1
     for topic, compression in zip(BY_THE_BROKER, (1, 2, 3, 4), strict=True):
-        assert {batch.compression for batch in batches_of(logs[topic])} == {compression}
-    assert all(batch.has_log_append_time for batch in batches_of(logs[OWN_TIMES]))
-    rows = logs[PRODUCED].truth(UNCOMMITTED)
+        assert {batch.compression for batch in batches_of(of_brokers[topic])} == {compression}
+    assert all(batch.has_log_append_time for batch in batches_of(of_brokers[OWN_TIMES]))
+    rows = of_brokers[PRODUCED].truth(UNCOMMITTED)
     for name in ("key", "value"):
         assert {None, b""} <= {row[name] for row in rows}
     headers = [header for row in rows for header in row["headers"]]
     assert {("null", None), ("empty", b"")} <= set(headers)
     assert {"", "größe"} <= {key for key, _ in headers}
-    compacted = list(batches_of(logs[COMPACTED]))  # which lost records and whole batches
+    compacted = list(batches_of(of_brokers[COMPACTED]))  # which lost records and whole batches
     assert any(0 < one.record_count <= one.last_offset_delta for one in compacted if not one.is_control)
     assert any(one.record_count == 0 for one in compacted)
     assert any(before.end < after.base_offset for before, after in itertools.pairwise(compacted))
