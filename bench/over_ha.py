@@ -34,7 +34,7 @@ from bench.peers import ON_CORES, plain_session
 from pipeline.job.replicate import Job
 from sinks.tables import LOG
 from sources.offsets import Offset
-from sources.rocketmq.format.commitlog import HEAD
+from sources.rocketmq.format.layout import HEAD
 from tests.patience import wait_until
 from tests.peers.cluster import knows
 from tests.peers.rocketmq import Broker

@@ -28,7 +28,9 @@ from sources.kafka.topic import open_topic
 from sources.master import Damage
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.records import MESSAGE
-from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
+from sources.rocketmq.format.bodies import body_crc
+from sources.rocketmq.format.commitlog import Message, encode
+from sources.rocketmq.format.layout import BLANK, HEAD, V1, Host
 from sources.rocketmq.log import RocketMQLog
 from tests.large_log import (
     BODY_AT,

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from sources.offsets import Offset
-from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
+from sources.rocketmq.format.bodies import body_crc
+from sources.rocketmq.format.commitlog import Message, encode
+from sources.rocketmq.format.layout import BLANK, HEAD, V1, Host
 
 FIVE_TOPICS = tuple(f"topic-{number}" for number in range(5))
 QUEUES = 4

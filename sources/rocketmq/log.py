@@ -56,7 +56,7 @@ from sources.rocketmq.broker_words import (
 from sources.rocketmq.columns import restore
 from sources.rocketmq.files.segment_files import controller_warning
 from sources.rocketmq.files.segments import Segments
-from sources.rocketmq.format.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
+from sources.rocketmq.format.layout import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.metadata import fetch
 from sources.rocketmq.over_ha import OverHA, SmallSplits
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker, RemoteBroker

@@ -23,7 +23,7 @@ from sources.reading import Come, Ended, WantedSplit
 from sources.rocketmq.broker_words import check_broker, counted_for_s, dialect_of, files, may_let_wait
 from sources.rocketmq.columns.codec import DecodedRecords, LogPart, decode_together
 from sources.rocketmq.files.segments import SETTLE_S
-from sources.rocketmq.format.commitlog import Limits
+from sources.rocketmq.format.layout import Limits
 from sources.rocketmq.remote_broker import RemoteBroker
 from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
+from bench.contest import Figure, Goal, Round
 from bench.guard import fallen, settled, too_low
 
 RECORDED = {"catch-up": 4.0, "Kafka": 2.0, "decode": 9.0}
@@ -68,3 +69,29 @@ def test_what_was_too_low_is_looked_at_again_before_it_has_fallen(
     once = Looks(RECORDED)
     assert fallen(once, list(RECORDED), RECORDED) == []
     assert len(once.asked) == 1
+
+
+# ratios and goals of bench.contest
+
+
+def test_the_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_medians() -> None:
+    rounds = (Round(10, 1), Round(20, 10), Round(30, 5))  # ratios 10, 2, 6; the medians are 20 and 5
+    figure = Figure(work="w", ours="o", against="a", unit="u", rounds=rounds, goal=Goal(least=6))
+    assert list(figure.ratios) == [10, 2, 6]
+    assert figure.ratio == 6
+    assert figure.is_met
+
+
+@pytest.mark.parametrize(
+    ("goal", "ratio", "is_met"),
+    [
+        (Goal(least=4), 4.0, True),
+        (Goal(least=4), 3.999, False),
+        (Goal(most=0.7), 0.7, True),
+        (Goal(most=0.7), 0.701, False),
+        (Goal(least=0.5, most=1.5), 1.0, True),
+        (Goal(least=0.5, most=1.5), 1.6, False),
+    ],
+)
+def test_a_goal_is_met_at_its_bound_and_on_its_side(goal: Goal, ratio: float, is_met: bool) -> None:
+    assert goal.is_met(ratio) is is_met

@@ -16,13 +16,14 @@ from tests.dister_folders import append_log, dirty, leader, write_log
 
 
 def test_scenario_01_of_an_empty_leader_nothing_comes_and_a_file_may_come_later(twin: Twin) -> None:
-    """No file is no error."""
+    """No file is no error. DI-58: where the replica is empty, there is nothing to check (scenario 18)."""
     twin.replicate()
     assert twin.position is None
     twin.assert_equal([])
     write_log(twin.folder, leader(3))
     twin.replicate()
     twin.assert_equal()
+    assert (twin.epoch, twin.went_back_to) == (0, None)
 
 
 def test_scenario_02_keys_are_set_removed_and_set_again(twin: Twin) -> None:

@@ -1,7 +1,10 @@
 """Scenarios 17 to 20: how much comes in at once, an empty replica, and a leader that has nothing to say."""
 
+import errno
+import os
 import time
 from bisect import bisect_left
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +13,11 @@ from sinks.batch.proof import BatchStep
 from sources.dister.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated
 from sources.offsets import Offset
+from sources.options import CheckAndFix
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, leader, write_log
 from tests.pipeline.running import run_until
+from tests.sources.dister.test_check_and_fix import lines, log_of
 
 
 @pytest.mark.parametrize(("behind", "batches"), [(0, []), (1, [1]), (10_000, [10_000]), (10_001, [10_000, 1])])
@@ -30,16 +35,6 @@ def test_scenario_17_behind_by_so_many_entries_it_takes_so_many_batches(
     assert found == batches
 
 
-@pytest.mark.nightly  # the job in three batches is below, two files in test_scenarios_append.py
-def test_scenario_17_eleven_batches_over_two_files(twin: Twin) -> None:
-    """DI-59: by the job."""
-    write_log(twin.folder, leader(100_001))
-    twin.replicate()
-    assert twin.batches() == [10_000] * 10 + [1]
-    assert len(list((twin.folder / ENTRY_LOG).glob("*/*"))) == 2
-    twin.assert_equal()
-
-
 def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_there(twin: Twin) -> None:
     """DI-54, DI-60: what is committed is where the next one begins."""
     ids = leader(250)
@@ -50,14 +45,6 @@ def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_there(t
     twin.replicate()
     assert twin.batches() == [100, 100, 50]
     twin.assert_equal()
-
-
-def test_scenario_18_an_empty_replica_only_catches_up(twin: Twin) -> None:
-    """DI-58: there is nothing to check."""
-    write_log(twin.folder, leader(100))
-    twin.replicate()
-    twin.assert_equal()
-    assert (twin.epoch, twin.went_back_to) == (0, None)
 
 
 def test_scenario_19_an_empty_leader_is_more_likely_a_wrong_path(twin: Twin) -> None:
@@ -98,3 +85,65 @@ def test_scenario_20_a_leader_that_cannot_be_read_is_asked_again_and_not_all_the
     assert attempts[1] - attempts[0] >= 1.0
     assert attempts[2] - attempts[1] >= 2.0
     twin.assert_equal()
+
+
+# files of a leader that cannot be read at the moment: nothing is concluded from it, and it is tried again
+
+
+class Reading:
+    """Counts reads of files, and fails one of them."""
+
+    def __init__(self) -> None:
+        self._pread = os.pread
+        self._fails_at = 0
+        self.count = 0
+
+    def fail_at(self, number: int) -> None:
+        self._fails_at, self.count = number, 0
+
+    def pread(self, file: int, length: int, at: int) -> bytes:
+        self.count += 1
+        if self.count == self._fails_at:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return self._pread(file, length, at)
+
+
+@pytest.mark.parametrize("mode", ["safe", "faithful"])
+def test_an_error_while_looking_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckAndFix
+) -> None:
+    """DI-77: wherever in the log it happens. The next look finds what is there."""
+    ids = leader(1_200)
+    write_log(tmp_path, ids)
+    log = log_of(tmp_path, mode)
+    reading = Reading()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", reading.pread)
+        assert log.common_offset(lines(ids[:-1])) == ids[-2] + 1
+        in_all = reading.count
+        for fails_at in range(1, in_all + 1, max(1, in_all // 3)):
+            reading.fail_at(fails_at)
+            with pytest.raises(MasterSilent):
+                log.common_offset(lines(ids[:-1]))
+    assert log.common_offset(lines(ids[:-1])) == ids[-2] + 1
+
+
+@pytest.mark.parametrize("refusal", [errno.EACCES, errno.EIO, errno.EMFILE])
+def test_scenario_20_a_file_that_cannot_be_read_is_worth_another_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    """It names the file and what the system said."""
+    write_log(tmp_path, leader(5))
+    opened = Path.open
+
+    def refused(path: Path, *arguments: object, **options: object) -> object:
+        if path.name == "0":
+            raise OSError(refusal, os.strerror(refusal), str(path))
+        return opened(path, *arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(MasterSilent, match=str(tmp_path / ENTRY_LOG / "0" / "0")) as caught:
+        log_of(tmp_path).bounds()
+    assert caught.value.is_transient
+    assert caught.value.found == os.strerror(refusal)
+    assert caught.value.hint

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from sinks.batch.proof import BatchStep
+from sinks.batch.proof import BatchStep, no_step
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
@@ -30,7 +30,7 @@ from tests.dister.odd_leader import OddLeader, replay
 from tests.pipeline.group_world import Killed as Killed  # one of that name: errors come back by it
 from tests.pipeline.group_world import dying_after as dying_after
 from tests.pipeline.running import job_config, replicate_now
-from tests.sinks.batches import no_step, opened, ranges
+from tests.sinks.batches import opened, ranges
 
 
 @dataclass

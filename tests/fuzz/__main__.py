@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fuzz import bodies, configuration, dister, frames, kafka, records
+from tests.fuzz import bodies, configuration, frames, kafka, records
 from tests.fuzz.mutations import Made
 
 TARGETS: dict[str, Callable[[random.Random], None]] = {
@@ -25,7 +25,6 @@ TARGETS: dict[str, Callable[[random.Random], None]] = {
     "ha": frames.check_ha,
     "remoting": frames.check_remoting,
     "kafka": kafka.check,
-    "dister": dister.check,
     "configuration": configuration.check,
     "bodies": bodies.check,
 }

@@ -1,13 +1,12 @@
-"""Bodies of typed tables: long digits, exponents without end, times at the bounds, in each format."""
+"""Bodies of typed tables: long digits, exponents without end, times at the bounds, in JSON and in CSV.
 
-import base64
-import functools
+What they are in Avro and Protobuf tests/sinks/typed/formats shows, beside other implementations.
+"""
+
 import json
 import math
 import random
-import struct
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -16,15 +15,11 @@ import msgspec
 import pyarrow as pa
 
 from sinks.typed.columns import Column
-from sinks.typed.formats.avro import Avro
 from sinks.typed.formats.csv_record import csv_reader
-from sinks.typed.formats.json_fields import Reader, column_values, fields_of, kind_of, taken_apart, text_of, texts_of
-from sinks.typed.formats.protobuf import of_descriptor_set
+from sinks.typed.formats.json_fields import Reader, column_values, fields_of, kind_of, taken_apart, texts_of
 from tests.fuzz import plain_values
 from tests.fuzz.mutations import text
-from tests.fuzz.plain_values import YEAR_1_US, YEAR_10000_US, fits, in_years, value_of
-from tests.sinks.typed.formats.test_avro import long_bytes
-from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
+from tests.fuzz.plain_values import fits, value_of
 
 KINDS = ("boolean", "int", "bigint", "double", "string", "timestamp", "timestamp_ms", "date", "decimal(12,2)",
          "decimal(38,0)", "decimal(38,38)", "decimal(1,1)")  # fmt: skip
@@ -71,7 +66,7 @@ def said(rng: random.Random) -> str:
 
 def check(rng: random.Random) -> None:
     """Each value as the plain reading has it, or a misfit; nothing else is raised."""
-    rng.choice((_check_json, _check_json, _check_csv, _check_text, _check_avro, _check_protobuf))(rng)
+    rng.choice((_check_json, _check_json, _check_csv))(rng)
 
 
 def _values(reader: Reader, bodies: Sequence[bytes], kinds: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -149,79 +144,3 @@ def _check_csv(rng: random.Random) -> None:
 def _of_csv(kind: str, one: str) -> Any:
     """CSV does not tell a string from a number: the column's kind does."""
     return value_of(kind, one, is_string=kind in ("string", "timestamp", "date"))
-
-
-def _check_text(rng: random.Random) -> None:
-    one = said(rng)
-    body = rng.choice(("", "\ufeff")) + one
-    _same(_values(text_of, [body.encode()], {"": "string"}), [{"": body.removeprefix("\ufeff")}])
-
-
-def _near(rng: random.Random, bits: int, unit: int) -> int:
-    """An integer of so many bits, often at the bounds of the times that `unit` makes microseconds of."""
-    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-    near = rng.choice((0, YEAR_1_US // unit, YEAR_10000_US // unit, low, high, 1 << 53, rng.getrandbits(bits) + low))
-    return max(low, min(high, near + rng.randint(-2, 2)))
-
-
-AVRO: dict[str, Any] = {
-    "millis": {"type": "long", "logicalType": "timestamp-millis"},
-    "micros": {"type": "long", "logicalType": "timestamp-micros"},
-    "day": {"type": "int", "logicalType": "date"},
-    "amount": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2},
-    "whole": "long",
-    "part": "double",
-}
-
-
-@functools.cache
-def _avro() -> Avro:
-    fields = [{"name": name, "type": kind} for name, kind in AVRO.items()]
-    return Avro(json.dumps({"type": "record", "name": "R", "fields": fields}))
-
-
-def _check_avro(rng: random.Random) -> None:
-    millis, micros, days = _near(rng, 64, 1000), _near(rng, 64, 1), _near(rng, 32, 86_400_000_000)
-    whole, part = _near(rng, 64, 1), _double(rng)
-    unscaled = rng.choice((0, 10**12, rng.getrandbits(300))) * rng.choice((1, -1)) + rng.randint(-2, 2)
-    amount = unscaled.to_bytes(unscaled.bit_length() // 8 + rng.choice((1, 2, 20)), "big", signed=True)
-    body = (
-        b"".join(map(long_bytes, (millis, micros, days, len(amount))))
-        + amount
-        + long_bytes(whole)
-        + struct.pack("<d", part)
-    )
-    expected = {
-        "millis": in_years(millis * 1000), "micros": in_years(micros), "day": _day(days),
-        "amount": Fraction(unscaled, 100) if abs(unscaled) < 10**12 else None, "whole": whole,
-        "part": part if math.isfinite(part) else None,
-    }  # fmt: skip
-    _same(_values(_avro().body_fields, [body], _avro().kinds), [expected])
-
-
-def _double(rng: random.Random) -> float:
-    found: float = struct.unpack("<d", rng.randbytes(8))[0]
-    return rng.choice((found, 0.5, math.inf, -math.inf, math.nan, 5e-324, 1.7976931348623157e308))
-
-
-def _day(days: int) -> date | None:
-    return date(1970, 1, 1) + timedelta(days) if in_years(days * 86_400_000_000) is not None else None
-
-
-@functools.cache
-def _protobuf() -> Any:
-    return of_descriptor_set(in_base64(of_set(FILE)), "shop.Order")
-
-
-def _check_protobuf(rng: random.Random) -> None:
-    seconds, nanos = _near(rng, 64, 1_000_000), rng.choice((0, 1, 999, 999_999_999, 1_000_000_000, -1))
-    unsigned, part, some = rng.choice((0, (1 << 64) - 1, rng.getrandbits(64))), _double(rng), rng.randbytes(5)
-    order = Order(uint64=unsigned, double=part, bytes=some)
-    order.at.seconds, order.at.nanos = seconds, nanos
-    is_time = 0 <= nanos < 1_000_000_000
-    expected = {
-        "at": in_years(seconds * 1_000_000 + nanos // 1000) if is_time else None, "uint64": Fraction(unsigned),
-        "double": part if math.isfinite(part) else None, "bytes": base64.b64encode(some).decode(),
-    }  # fmt: skip
-    kinds = {name: kind for name, kind in _protobuf().kinds.items() if name in expected}
-    _same(_values(_protobuf().fields, [order.SerializeToString()], kinds), [expected])

@@ -45,7 +45,7 @@ def check(rng: random.Random) -> None:
         try:
             load(path)
         except ConfigurationError as error:
-            assert str(error)
+            assert str(path) in str(error)
 
 
 def _change(lines: list[str], rng: random.Random) -> None:

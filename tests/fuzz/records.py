@@ -15,8 +15,9 @@ from sources.master import Damage
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns import codec, restore
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import V1, V2, Compression, Host, Message, body_crc
-from sources.rocketmq.format.layout import Limits
+from sources.rocketmq.format.bodies import Compression, body_crc
+from sources.rocketmq.format.commitlog import Message
+from sources.rocketmq.format.layout import V1, V2, Host, Limits
 from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd
 from tests import truth
 from tests.fuzz.mutations import TIMES_AT_BOUNDS_MS, in_pieces, mutated, text

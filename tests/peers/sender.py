@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Self
 
 from sources.rocketmq.wire.remoting import Command, FrameBuffer, RequestCode, ResponseCode, encode_command
 from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
@@ -47,12 +49,13 @@ class Sender:
         return asyncio.run(self._send_all(count, rate_per_s, wait))
 
     async def _send_all(self, count: int, rate_per_s: float, wait: bool) -> list[Sent]:
-        link = _Link(self._port)
+        link = await _Link.to(self._port)
         tasks = []
         due = time.monotonic()
         for _ in range(count):
             await asyncio.sleep(due - time.monotonic())
-            await link.ready()
+            if link.has_broken:
+                link = await _Link.to(self._port)
             tasks.append(asyncio.create_task(self._send_one(link, next(self._numbers), wait)))
             due = max(due, time.monotonic() - 1) + 1 / rate_per_s  # what a broken link held back is not hurried
         sent = await asyncio.gather(*tasks)
@@ -84,26 +87,26 @@ def _request(topic: str, key: str, number: int, wait: bool) -> Command:
 
 
 class _Link:
-    """One connection at a time; answers are matched by their opaque."""
+    """A connection; answers are matched by their opaque."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._writer: asyncio.StreamWriter | None = None
-        self._reading: asyncio.Task[None] | None = None
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.has_broken = False
+        self._writer = writer
         self._open: dict[int, asyncio.Future[Command]] = {}
+        self._reading = asyncio.create_task(self._read(reader))
 
-    async def ready(self) -> None:
-        """Connects, as often as it takes, unless it is connected."""
-        while self._writer is None:
+    @classmethod
+    async def to(cls, port: int) -> Self:
+        """Connects, as often as it takes."""
+        while True:
             try:
-                reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-                self._reading = asyncio.create_task(self._read(reader))
+                return cls(*await asyncio.open_connection("127.0.0.1", port))
             except OSError:
                 await asyncio.sleep(RECONNECT_EVERY_S)
 
     async def call(self, request: Command) -> Command:
         """The answer to `request`. Raises ConnectionError where the connection breaks first."""
-        if self._writer is None:
+        if self.has_broken:
             raise ConnectionResetError("it broke before the request went out")
         answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._open[request.opaque] = answer
@@ -111,26 +114,17 @@ class _Link:
         return await answer
 
     async def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        if self._reading is not None:
-            await self._reading
+        self._writer.close()
+        await self._reading
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         frames = FrameBuffer()
-        try:
+        with suppress(OSError):  # as an end of stream: what is open stays without an answer
             while data := await reader.read(64 * 1024):
                 for command in frames.feed(data):
                     if command.is_response and command.opaque in self._open:
                         self._open.pop(command.opaque).set_result(command)
-        except OSError:
-            pass  # as an end of stream: what is open stays without an answer
-        self._break()
-
-    def _break(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = None
+        self.has_broken = True
+        self._writer.close()
         for answer in self._open.values():
             answer.set_exception(ConnectionResetError("it broke before the answer came"))
-        self._open.clear()

@@ -3,23 +3,19 @@
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from sources.errors import MasterUnreachable
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
-from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.remote_broker import BrokerAt
 from sources.rocketmq.session.session import HASession
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of
-from tests.peers.replicating import assert_same_as_files, end_of, replicating, wait_for_all
+from tests.peers.replicating import end_of
 from tests.peers.rocketmq import Broker
-from tests.peers.sender import Sender
 from tests.pipeline.faulty_link import Link, random_cuts
 from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.sessions import up_to
@@ -29,7 +25,6 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 LOG_ID = LogId("rocketmq", "b1")
 CUTS = 100
 ACKNOWLEDGING_CUTS = 30
-LONG = pytest.mark.timeout(1800)
 LOG_BYTES = 4_000_000
 LONGEST_CUT_BYTES = LOG_BYTES // CUTS - 1_000  # so 100 connections cannot be enough for the whole log
 CHUNK_BYTES = 16 * 1024
@@ -104,28 +99,3 @@ def test_acknowledging_over_a_connection_that_is_cut_again_and_again(broker: Bro
             session.acknowledge(up_to(end, LOG_ID))
             wait_until(lambda: [one["slaveAckOffset"] for one in connections_of(broker)] == [end], "all acknowledged")
             assert session.state.reconnects > 0
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("version", "cuts"),
-    [
-        pytest.param("5.5.0", 5, marks=pytest.mark.nightly),
-        *(pytest.param(version, 100, marks=[pytest.mark.soak, LONG]) for version in ("4.9.7", "5.3.3", "5.5.0")),
-    ],
-)
-def test_a_job_whose_connections_are_cut(spark: SparkSession, tmp_path: Path, version: str, cuts: int) -> None:
-    """HA-69, of the session's connections and of those that read."""
-    with Broker(version, tmp_path / "broker") as broker:
-        send_workload(broker.address, workload(12), count=100 * cuts)
-        # some must let the largest record through
-        with Link(broker.ha_address, cuts=random_cuts(70, cuts, 400_000, early=0.4)) as link:
-            way = {"master": str(link.address), "max_bytes_per_trigger": 200_000, "connect_attempts": 8}
-            more = Sender(broker.port, "cut")
-            with replicating(spark, tmp_path / "lake", broker, trigger_interval_s=0.1, **way) as job:
-                wait_for_all(job, broker, within_s=900)
-                while link.cut_connections < cuts:  # the log was too short for them
-                    more.send(100, rate_per_s=1000)
-                    wait_for_all(job, broker)
-            assert link.cut_connections == cuts
-        assert_same_as_files(tmp_path / "lake", job, broker)

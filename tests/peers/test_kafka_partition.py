@@ -7,18 +7,24 @@ import hashlib
 import random
 import struct
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from sources.errors import AboveMaximum, Rewritten
+from pipeline.demo.kafka_workload import Sender
+from sources.errors import AboveMaximum, ConfigurationError, MasterError, MasterRefused, Rewritten
+from sources.kafka.cluster.connection import connected
+from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.topics import TopicPartition
 from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import KafkaLog
-from sources.master import Chunk, Damage, Known
+from sources.master import Chunk, Committed, Damage, Known
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import KafkaBroker
-from tests.peers.kafka_reading import Row, consumed, partition_of, pieces_of, rows
+from tests.peers.kafka_groups import java_member
+from tests.peers.kafka_reading import COLUMNS, Row, consumed, partition_of, pieces_of, rows, settings_of
 from tests.peers.kafka_traffic import Record, a_record, create_topic, producer, send, send_mixed
 
 pytestmark = pytest.mark.peer
@@ -153,3 +159,64 @@ def cut_log(folder: Path) -> Offset:
     for index in folder.glob("*index"):
         index.unlink()
     return end
+
+
+# the consumer group: what we commit is what Kafka's tools see, and others in the group are named
+
+
+@pytest.fixture(scope="module")
+def broker(each_kafka: KafkaBroker) -> KafkaBroker:
+    create_topic(each_kafka, "a")
+    with producer(each_kafka) as through:
+        send(through, "a", [Record(b"%d" % number) for number in range(10)])
+    return each_kafka
+
+
+A0 = TopicPartition("a", 0)
+
+
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.nightly), "consumer"])
+def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaBroker, protocol: str) -> None:
+    """By the protocol of Kafka's groups, and by the newer one (KIP-848)."""
+    if protocol == "consumer" and broker.version.startswith("3."):
+        pytest.skip("the newer protocol is off by default before Kafka 4")
+    group = ConsumerGroup(f"taken by {protocol}")
+    position = {A0: Committed(Offset(5), 0)}
+    with connected(settings_of(broker)) as cluster:
+        with java_member(broker, group.name, protocol, "a"):
+            for refused in (partial(group.check, cluster), partial(group.commit, cluster, position)):
+                with pytest.raises(ConfigurationError, match=f"group {group.name} is consumed by others") as raised:
+                    refused()
+                assert "client 'in Java' at 127.0.0.1" in str(raised.value)
+            assert group.committed(cluster, [A0]) == {}
+        group.check(cluster)
+        group.commit(cluster, position)
+        assert group.committed(cluster, [A0]) == position
+
+
+def test_a_topic_that_is_gone_is_said(broker: KafkaBroker) -> None:
+    group = ConsumerGroup("of a topic that is gone", patience_ms=500)
+    with connected(settings_of(broker)) as cluster, pytest.raises(MasterRefused, match="gone/0"):
+        group.commit(cluster, {TopicPartition("gone", 0): Committed(Offset(1), None)})
+
+
+# the orders of the Kafka demo: as many as is said
+
+
+def test_a_consumer_is_given_what_the_sender_counts(newest_kafka: KafkaBroker) -> None:
+    create_topic(newest_kafka, "demo", 3)
+    sent = Sender(newest_kafka.server, "demo").send(7, duration_s=60, count=4_000)
+    found = [row for number in range(3) for row in consumed(newest_kafka, "demo", Isolation.READ_COMMITTED, number)]
+    ends = [partition_of(newest_kafka, "demo", number).bounds().end for number in range(3)]
+    assert sent.records >= 4_000
+    assert len(found) == sent.records
+    assert sum(row[COLUMNS.index("value")] is None for row in found) == sent.tombstones > 0
+    assert sent.committed > 0
+    assert sent.aborted > 0
+    assert sum(ends) > len(found) + sent.withdrawn  # aborted records are in the log, and so are markers
+
+
+def test_a_topic_that_takes_no_orders_is_named(newest_kafka: KafkaBroker) -> None:
+    create_topic(newest_kafka, "narrow", max_message_bytes=100)
+    with pytest.raises(MasterError, match=r"does not take the orders.*TooLarge"):
+        Sender(newest_kafka.server, "narrow").send(7, duration_s=60)

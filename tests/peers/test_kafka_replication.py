@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config.configuration import Config, parse
-from pipeline.config.found import found_now
-from pipeline.inspect.status import statuses
+from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
+from sources.datasource import register
 from sources.errors import BelowMinimum
+from sources.kafka.format.transactions import Isolation
+from sources.kafka.streaming import TOPIC_SCHEMA
 from sources.kafka.topic import open_topic
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_compaction import compacted_topic
-from tests.peers.kafka_security import SecureListeners
+from tests.peers.kafka_reading import Row, consumed, rows, topic_of
 from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, send_mixed
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
 from tests.peers.replicating import running_job
@@ -119,34 +120,35 @@ def test_retention_that_overtakes_the_replica(spark: SparkSession, newest_kafka:
     assert group_offsets(newest_kafka, "overtaken") == {0: 100, 1: 100, 2: 100}
 
 
-@pytest.mark.nightly
-def test_topics_of_a_pattern_by_a_user_with_a_password(
-    spark: SparkSession,
-    newest_kafka: KafkaBroker,
-    kafka_keys: SecureListeners,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """SASL_SSL. Neither name nor password is anywhere: not in a table, a checkpoint, the status, or what is logged."""
-    for topic in ("secure-a", "secure-b", "unwanted"):
-        create_topic(newest_kafka, topic, 2)
-        with producer(newest_kafka) as through:
-            send(through, topic, [Record(b"%d" % number) for number in range(20)], 1)
-    for name, secret in (("user", kafka_keys.user), ("password", kafka_keys.password)):
-        (tmp_path / name).write_text(secret)
-    lake = tmp_path / "lake"
-    given = {
-        "cluster": "test", "pattern": "secure-.*", "servers": newest_kafka.sasl_server, "security_protocol": "SASL_SSL",
-        "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": f"file:{tmp_path}/user",
-        "sasl_password": f"file:{tmp_path}/password", "ssl_ca_file": str(kafka_keys.ca_file),
-    }  # fmt: skip
-    with caplog.at_level("DEBUG"):
-        config = found_now(parse({"warehouse": str(lake), "topics": [given]}, where="test"))
-        replicate_now(spark, config)
-        said = [caplog.text, *(str(one.as_json()) for one in statuses(config))]
-    assert_replicated(lake, newest_kafka, "secure-a", "secure-b")
-    assert len(said) == 3
-    written = [file.read_bytes() for file in lake.rglob("*") if file.is_file()]
-    for secret in (kafka_keys.user, kafka_keys.password):
-        assert not any(secret in text for text in said)
-        assert not any(secret.encode() in content for content in written)
+# through Spark's data source alone
+
+
+def held(broker: KafkaBroker, topic: str, isolation: Isolation = Isolation.READ_COMMITTED) -> list[Row]:
+    """What a consumer reads of all partitions, one after the other."""
+    numbers = topic_of(broker, topic).leaders
+    return [row for number in numbers for row in consumed(broker, topic, isolation, number)]
+
+
+def by_place(found: list[Row]) -> list[Row]:
+    """Sorted here, because Spark would read them twice."""
+    return sorted(found, key=lambda row: (row[3], row[0]))
+
+
+def test_a_batch_read_is_what_a_consumer_reads(spark: SparkSession, newest_kafka: KafkaBroker) -> None:
+    register(spark)
+    create_topic(newest_kafka, "streamed", 3)
+    send_mixed(newest_kafka, "streamed", 3, 3 * 5 * 40, random.Random(31))
+    read = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=newest_kafka.server)
+    # pieces of which the last ones hold nothing but what was aborted, and answers of less than a batch
+    committed = read.options(splitOffsets="30", chunkBytes="500").load().toArrow()
+    assert committed.column_names == TOPIC_SCHEMA.names
+    assert by_place(rows(committed)) == held(newest_kafka, "streamed")
+    assert committed.num_rows == 3 * (5 * 40 + 2 * 8)
+    logs = [f"kafka/east/streamed/{partition}" for partition in committed["partition"].to_pylist()]
+    assert committed["log_id"].to_pylist() == logs
+
+    everything = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=newest_kafka.server)
+    uncommitted = by_place(rows(everything.option("isolation", "read_uncommitted").load().toArrow()))
+    assert uncommitted == held(newest_kafka, "streamed", Isolation.READ_UNCOMMITTED)
+    assert len(uncommitted) == 3 * (5 * 40 + 5 * 8)
+    assert everything.option("startingOffset", "latest").load().count() == 0

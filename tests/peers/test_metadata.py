@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from tests.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection
 from tests.pipeline.sample_progress import PROGRESS
+from tests.sources.rocketmq.embedded.conversation import lenient_json
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark]
 
@@ -62,8 +62,8 @@ class Synced:
         return [row[column] for row in found] + ([None] if ends[-1] else [])
 
     def file(self, name: str) -> Any:
-        """A configuration file of the broker's; this test's own way with unquoted keys: no string there has a colon."""
-        return json.loads(re.sub(r"([{,]\s*)(\d+)(\s*:)", r'\1"\2"\3', (self.config / name).read_text()))
+        """A configuration file of the broker's."""
+        return lenient_json((self.config / name).read_bytes())
 
 
 @pytest.fixture(scope="module", params=["5.5.0", pytest.param("4.9.7", marks=pytest.mark.nightly)])

@@ -7,68 +7,22 @@ import pytest
 
 from sources.access.address import Address
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
-from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.embedded.master import MasterSettings
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
-from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, loads
 from tests.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.peers.rocketmq_process import NameServer
-from tests.sources.rocketmq.embedded.embedded import running_master
+from tests.sources.rocketmq.embedded.embedded import end_of, running_master
+from tests.sources.rocketmq.embedded.stores import log_bytes
+from tests.sources.rocketmq.embedded.test_double_write import wait_for_slaves
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 FILE_BYTES = 1024 * 1024
 NEWEST = "5.5.0"
 EACH_VERSION = (NEWEST, pytest.param("4.9.7", marks=pytest.mark.nightly))
-
-
-def slave_connections(master: EmbeddedMaster) -> list[dict[str, Any]]:
-    with RemotingClient(master.address) as client:
-        slaves: list[dict[str, Any]] = (client.ha_status() or {})["haConnectionInfo"]
-    return slaves
-
-
-def max_offset(master: EmbeddedMaster) -> int:
-    with RemotingClient(master.address) as client:
-        return client.commit_log_bounds().end
-
-
-def wait_for_acknowledgement(master: EmbeddedMaster, offset: int) -> None:
-    """Until the master counts `offset` as acknowledged by its only slave."""
-    wait_until(
-        lambda: [slave["slaveAckOffset"] for slave in slave_connections(master)] == [offset],
-        f"an acknowledgement of {offset}",
-        look_every_s=0.2,
-    )
-
-
-def log_bytes(directory: Path, end: int) -> bytes:
-    files = sorted(path for path in directory.iterdir() if path.name.isdigit())
-    assert int(files[0].name) == 0
-    return b"".join(path.read_bytes() for path in files)[:end]
-
-
-def registered_master(store: Path, names: NameServer, **changes: Any) -> MasterSettings:
-    """As a real slave of cluster c1, broker b1, finds it."""
-    return MasterSettings(
-        store=store,
-        port=0,
-        ha_port=0,
-        file_size_bytes=FILE_BYTES,
-        register_every_s=0.5,
-        broker_name="b1",
-        cluster_name="c1",
-        name_server=Address.parse(names.address),
-        **changes,
-    )
-
-
-def slave_by_name(names: NameServer, home: Path, version: str, **settings: str | int) -> Broker:
-    """It learns from the name server where its master is."""
-    given: dict[str, str | int] = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": names.address, **settings}
-    return Broker(version, home, given)
 
 
 def route(names: NameServer, topic: str) -> dict[str, Any] | None:
@@ -81,22 +35,6 @@ def route(names: NameServer, topic: str) -> dict[str, Any] | None:
     return found
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
-def test_a_real_slave_fetches_metadata_from_its_master(tmp_path: Path, version: str) -> None:
-    """That of 5.5.0, whose timers' state is part of it, asks for the first time after a minute."""
-    with NameServer(version, tmp_path / "names") as names:
-        settings = registered_master(tmp_path / "master", names)
-        with running_master(settings) as master:
-            send_workload(master.address, workload(551), count=300)
-            with slave_by_name(names, tmp_path / "slave", version, timerWheelEnable="true") as slave:
-                topics = slave.store / "config" / "topics.json"
-                wait_until(lambda: topics.exists() and "orders" in topics.read_text(), "the topics on the slave", 90)
-                if version == "5.5.0":  # 4.9.7 does not know request modes
-                    wait_until(lambda: "Message Request Mode from master" in slave.log, "the last of the metadata")
-                assert f"Exception, {master.address}" not in slave.log  # so it says what it could not fetch
-
-
 @pytest.mark.parametrize("version", EACH_VERSION)
 def test_producers_wait_for_a_real_slave(tmp_path: Path, version: str) -> None:
     """HA-03, MS-04, MS-09: acknowledged by it PUT_OK, without it SLAVE_NOT_AVAILABLE, and with it again PUT_OK.
@@ -104,9 +42,19 @@ def test_producers_wait_for_a_real_slave(tmp_path: Path, version: str) -> None:
     In the end it has the same files, which are several.
     """
     with NameServer(version, tmp_path / "names") as names:
-        waiting = DoubleWriteSettings(role="SYNC_MASTER", slave_timeout_s=60)
+        settings = MasterSettings(
+            store=tmp_path / "master",
+            port=0,
+            ha_port=0,
+            file_size_bytes=FILE_BYTES,
+            register_every_s=0.5,
+            broker_name="b1",
+            cluster_name="c1",
+            name_server=Address.parse(names.address),
+            double_write=DoubleWriteSettings(role="SYNC_MASTER", slave_timeout_s=60),
+        )
         with (
-            running_master(registered_master(tmp_path / "master", names, double_write=waiting)) as master,
+            running_master(settings) as master,
             Producer(master.address, answer_timeout_ms=70_000) as producer,
         ):
 
@@ -115,15 +63,16 @@ def test_producers_wait_for_a_real_slave(tmp_path: Path, version: str) -> None:
 
             assert codes(1) == {ResponseCode.SLAVE_NOT_AVAILABLE}
             wait_until(lambda: route(names, "orders") is not None, "the master at the name server")
-            with slave_by_name(names, tmp_path / "slave", version) as slave:
-                wait_for_acknowledgement(master, max_offset(master))
+            of_slave: dict[str, str | int] = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": names.address}
+            with Broker(version, tmp_path / "slave", of_slave) as slave:
+                wait_for_slaves(master, end_of(master.address))
                 assert codes(200) == {ResponseCode.SUCCESS}
                 slave.kill()
-                wait_until(lambda: slave_connections(master) == [], "the master to see that it has gone")
+                wait_for_slaves(master)
                 assert codes(10) == {ResponseCode.SLAVE_NOT_AVAILABLE}
                 slave.start()
-                wait_for_acknowledgement(master, max_offset(master))
+                wait_for_slaves(master, end_of(master.address))
                 assert codes(200) == {ResponseCode.SUCCESS}
-            end = max_offset(master)
+            end = end_of(master.address)
         assert end > FILE_BYTES
-        assert log_bytes(slave.commitlog, end) == log_bytes(tmp_path / "master" / "commitlog", end)
+        assert slave.log_bytes(end) == log_bytes(tmp_path / "master")[:end]

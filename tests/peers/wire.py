@@ -2,10 +2,10 @@
 
 import json
 import socket
-import struct
 from typing import Self
 
 from sources.offsets import Offset, OffsetRange
+from tests.sources.rocketmq.embedded.conversation import Conversation, send_fields
 
 PULL, RUNTIME_INFO, VIEW_MESSAGE, SEND = 11, 28, 33, 310
 SUBSCRIPTION_INCLUDED = "4"
@@ -15,35 +15,29 @@ class Refused(Exception):
     """The broker answered with a code other than 0: (code, remark)."""
 
 
-class Connection:
+class Connection(Conversation):
     """A remoting connection, written from the specification (section 6.1) and nothing else."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
-        self.stream = self.socket.makefile("rb")
+        connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+        super().__init__(connection, connection.makefile("rb"))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stream.close()
-        self.socket.close()
+        self.connection.close()
 
     def call(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> tuple[dict[str, str], bytes]:
-        head = {"code": code, "language": "PYTHON", "version": 0, "opaque": 1, "flag": 0, "extFields": fields or {}}
-        header = json.dumps(head).encode()
-        self.socket.sendall(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
-        length, header_length = struct.unpack(">ii", self.stream.read(8))
-        answer = json.loads(self.stream.read(header_length))
+        answer, found = self.ask(code, fields, body)
         if answer["code"]:
             raise Refused(answer["code"], answer.get("remark"))
-        return answer.get("extFields", {}), self.stream.read(length - 4 - header_length)
+        return answer.get("extFields", {}), found
 
     def send(self, body: bytes, properties: str = "KEYS\x01k\x02") -> int:
         """Sends a message; the physical offset at which the broker has stored it (the end of its message id)."""
-        fields = {"a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000"}
-        fields |= {"h": "0", "i": properties, "j": "0", "k": "false", "m": "false", "n": "b1"}
-        return int(self.call(SEND, fields, body)[0]["msgId"][-16:], 16)
+        return int(self.call(SEND, send_fields("orders", 0, properties), body)[0]["msgId"][-16:], 16)
 
     def log_bounds(self) -> OffsetRange:
         """[min, max) of the commit log as the broker says; [0, 0) of one that has no file yet."""

@@ -41,14 +41,14 @@ class Cut:
 NEVER = Cut(to_client=True, after_bytes=UNLIMITED)
 
 
-def random_cuts(seed: int, count: int, longest: int, *, early: float = 0.5) -> Iterator[Cut]:
-    """One for each of `count` connections: a share of `early` within the first HA heads, others anywhere.
+def random_cuts(seed: int, count: int, longest: int) -> Iterator[Cut]:
+    """One for each of `count` connections: half of them within the first HA heads, others anywhere.
 
     A slave sends 8 bytes at once and more only after seconds, so cuts towards the master come within the first 8.
     """
     chance = random.Random(seed)
     for _ in range(count):
-        is_early = chance.random() < early
+        is_early = chance.random() < 0.5
         if is_early and chance.random() < 0.5:
             yield Cut(to_client=False, after_bytes=chance.randrange(9))
         else:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from sources.offsets import Offset
 from sources.rocketmq.embedded.store import CommitLogStore, Put
-from sources.rocketmq.format.commitlog import BLANK, HEAD, Host, Message, body_crc, decode, encode, read_head
+from sources.rocketmq.format.bodies import body_crc
+from sources.rocketmq.format.commitlog import Message, decode, encode
+from sources.rocketmq.format.layout import BLANK, HEAD, Host, read_head
 
 HOST = Host(bytes([127, 0, 0, 1]), 10911)
 FILE_SIZE_BYTES = 32 * 1024

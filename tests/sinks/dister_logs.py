@@ -7,13 +7,13 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.batch.proof import BatchStep
+from sinks.batch.proof import BatchStep, no_step
 from sinks.history.key_values import KeyedStateFollower
 from sources.dister.embedded.leader_log import LeaderLog
 from sources.dister.log import DisterLog
 from sources.offsets import LogId
 from tests.dister.odd_leader import replay
-from tests.sinks.batches import Solo, no_step, opened, ranges
+from tests.sinks.batches import Solo, opened, ranges
 
 
 def log_of(leader: LeaderLog, group: str = "test") -> DisterLog:

@@ -1,12 +1,21 @@
 """Questions asked side by side by as few threads as do."""
 
+import resource
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import count
 
-from sources.errors import MasterSilent
+import pytest
+
+from sources.access import kept
+from sources.access.kept import IDLE_S, MOST, KeptConnections, Remembered
+from sources.access.spread import Spread
+from sources.errors import MasterSilent, MasterUnreachable
 from sources.group.asking import FEW, Asker, Key
 from sources.steps import Awaited, Steps
 from tests.patience import PATIENCE_S, wait_until
@@ -110,3 +119,134 @@ def test_few_threads_answer_many_questions() -> None:
         asker.ask(number, lambda: names.add(str(threading.get_ident())))
     assert len(answers(asker, 1000)) == 1000
     assert len(names) < 100  # a few, or somewhat more on a machine that lets them wait
+
+
+# connections that are kept between questions
+
+
+class Connected:
+    """A connection of which is known that it is open, has broken, or was closed."""
+
+    def __init__(self) -> None:
+        self.has_broken = self.is_closed = False
+
+    def is_whole(self) -> bool:
+        return not self.has_broken
+
+
+class Cache:
+    """`made` are all its connections, in order."""
+
+    def __init__(self) -> None:
+        self.made: list[Connected] = []
+        self.connections = KeptConnections[str, Connected](self._connect)
+
+    @contextmanager
+    def _connect(self, peer: str) -> Iterator[Connected]:
+        mine = Connected()
+        self.made.append(mine)
+        try:
+            yield mine
+        finally:
+            mine.is_closed = True
+
+    def ask(self, peer: str = "one") -> Connected:
+        with self.connections.kept(peer) as connection:
+            return connection
+
+    @property
+    def closed(self) -> list[bool]:
+        return [one.is_closed for one in self.made]
+
+
+def test_questions_share_a_connection_until_it_breaks_or_a_question_fails() -> None:
+    cache = Cache()
+    assert cache.ask() is cache.ask() is cache.made[0]
+    assert cache.ask("other") is cache.made[1]
+    cache.made[0].has_broken = True
+    assert cache.ask() is cache.made[2]
+    assert cache.closed == [True, False, False]
+    with pytest.raises(MasterSilent), cache.connections.kept("one"):
+        raise MasterSilent("no answer")
+    assert cache.closed == [True, False, True]
+    assert cache.ask() is cache.made[3]
+
+
+def test_concurrent_questions_have_a_connection_each_and_so_many_are_kept() -> None:
+    cache, count = Cache(), MOST + 3
+    together = threading.Barrier(count)
+
+    def question() -> None:
+        with cache.connections.kept("one"):
+            together.wait(PATIENCE_S)
+
+    with ThreadPoolExecutor(count) as pool:
+        for asked in [pool.submit(question) for _ in range(count)]:
+            asked.result()
+    assert len(cache.made) == count
+    assert sum(cache.closed) == 3
+
+
+def test_those_that_nobody_asks_any_more_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache()
+    cache.ask()
+    later_s = time.monotonic() + IDLE_S + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
+    cache.ask("other")
+    assert cache.closed == [True, False]
+    cache.connections.close()
+    assert cache.closed == [True, True]
+
+
+def test_they_take_a_part_of_the_files_that_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (80, 80))
+    cache = Cache()
+    for number in range(12):
+        cache.ask(str(number))
+    assert cache.closed == [False] * 10 + [True] * 2
+    cache.made[0].has_broken = True
+    cache.ask("0")  # the broken one gives way
+    assert cache.closed == [True] + [False] * 9 + [True] * 2 + [False]
+
+
+# an answer that many want is asked for once; no failure is remembered
+
+
+def test_many_ask_once_and_believe_it_for_a_moment_unless_something_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_answer, numbers = threading.Event(), count()
+
+    def ask(_key: str) -> int:
+        assert may_answer.wait(PATIENCE_S)
+        if not (number := next(numbers)):
+            raise MasterUnreachable("away")
+        return number
+
+    monkeypatch.setattr(kept, "FRESH_S", PATIENCE_S)
+    told = Remembered(ask)
+    may_answer.set()
+    with pytest.raises(MasterUnreachable):
+        told.value("a")
+    may_answer.clear()
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(told.value, "a") for _ in range(8)]
+        assert told.known("a") is None
+        may_answer.set()
+        assert {one.result() for one in waiting} == {1} == {told.known("a")}
+    assert told.value("b") == 2
+    told.forget()
+    assert told.known("a") is None
+    monkeypatch.setattr(kept, "FRESH_S", 0.0)
+    assert [told.value("a"), told.value("a"), told.known("a")] == [3, 4, 4]
+    monkeypatch.setattr(kept, "KNOWN_S", 0.0)
+    assert told.known("a") is None
+
+
+# moments of their own for many who would do something at once
+
+
+def test_each_has_a_moment_of_its_own_and_one_alone_need_not_wait() -> None:
+    spread = Spread(0.5)
+    assert [spread.moment_s(10.0) for _ in range(3)] == [10.0, 10.5, 11.0]
+    assert spread.moment_s(20.0) == 20.0
+    assert spread.moment_s(15.0) == 20.5
+    assert Spread(0.5).delay_s() == 0.0

@@ -73,11 +73,6 @@ def test_half_a_file_of_machine_code_is_no_obstacle(compiled: Path, tmp_path: Pa
     assert imported(folder).startswith("6 ")
 
 
-def test_without_a_place_to_keep_it_machine_code_is_made_anew(folder: Path) -> None:
-    only = {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator", "NUMBA_CACHE_DIR": str(folder / "counted.py")}
-    assert [imported(folder, **only), imported(folder, **only)] == [COMPILED, COMPILED]
-
-
 @pytest.mark.parametrize("name", ["some-1.0-py3-none-any.whl", "some.zip"])
 def test_machine_code_of_an_archive_is_kept_for_the_user(folder: Path, name: str) -> None:
     archive, home = folder.parent / name, folder.parent / "home"

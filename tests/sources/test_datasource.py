@@ -1,10 +1,7 @@
 import json
-import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,21 +153,6 @@ def test_a_stream_of_records_is_no_replica_to_producers_that_wait(
         assert sorted(seen) == truth_offsets(fixture_550)
 
 
-def test_over_ha_a_start_that_would_promise_too_much_is_refused(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
-) -> None:
-    store = tmp_path / "store"
-    with embedded_master(store, commitlog=fixture_550.commitlog_path, double_write=WAITS) as master:
-        frame = spark.read.format("logtwin").options(**master.options, startingOffset="1000000")
-        with master.watched() as counted:
-            error = error_of(lambda: frame.load().count())
-        assert isinstance(error, ConfigurationError)
-        assert "parallel_reads" in str(error)
-        assert counted == set()
-        assert frame.option("parallelReads", "true").load().count() > 0
-        assert spark.read.format("logtwin").options(**master.options).load().count() == len(fixture_550.rows)
-
-
 def stream(
     spark: SparkSession, options: dict[str, str], checkpoint: Path, on_batch: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
@@ -199,27 +181,3 @@ def test_a_stream_below_the_master_s_minimum_or_above_its_maximum_is_an_error(
     (path / "00000000000000000000").unlink()
     with pytest.raises(BelowMinimum, match="1048576"):
         reader.latestOffset({"offset": 5}, ReadAllAvailable())
-
-
-PLAIN = """
-from pyspark.sql import SparkSession
-from sources.datasource import register
-
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-register(spark)
-print("records:", spark.read.format("logtwin").option("path", r"{path}").load().count())
-"""
-
-
-@pytest.mark.nightly
-def test_a_plain_session_of_a_python_that_is_not_on_the_path(fixture_550: Fixture, tmp_path: Path) -> None:
-    """As docs/first-job.md has it: a script, run by the environment's Python, with another one on the PATH."""
-    other = tmp_path / "python3"
-    other.write_text("#!/bin/sh\nexit 1\n")
-    other.chmod(0o755)
-    script = tmp_path / "script.py"
-    script.write_text(PLAIN.format(path=fixture_550.commitlog_path))
-    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
-    environment |= {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[2])}
-    ran = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=120)
-    assert f"records: {len(fixture_550.rows)}" in ran.stdout, ran.stderr[-3000:]

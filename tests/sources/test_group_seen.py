@@ -6,8 +6,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from sources.bounds import EARLIEST
-from sources.errors import LogtwinError, MasterUnreachable
+from sources.errors import LogtwinError
 from sources.group import standing
 from sources.group.poller import FORGET_AFTER_S, POLL_AFTER_S, TELL_EVERY_S, Poller, PollRequest, Teller
 from sources.group.standing import UNLISTED, ListedLog, Standing, path_beside, seen_file_at
@@ -163,19 +165,19 @@ def test_an_error_is_not_told_and_a_log_that_the_job_does_not_know_is(tmp_path: 
     assert told(tmp_path) == {B: (5, 1), "rocketmq/c": (1, UNLISTED)}
 
 
-def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path: Path, caplog: object) -> None:
+def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = ScriptedLog(A, 0, 10)
-    log.error = MasterUnreachable("away")
     path = path_beside(tmp_path / "standing")
     path.mkdir()
     teller, (poller,) = teller_of(tmp_path, log)
     teller.start()
     try:
-        log.error = None
         poller.poll(requests(say(tmp_path, A)))
-        wait_until(lambda: bool(getattr(caplog, "messages", [])), "a warning")
+        wait_until(lambda: bool(caplog.messages), "a warning")
         path.rmdir()
         wait_until(lambda: told(tmp_path) == {A: (10, 1)}, "the sighting")
-        assert len(getattr(caplog, "messages", [])) == 1
+        assert len(caplog.messages) == 1
     finally:
         teller.stop()

@@ -203,21 +203,6 @@ def test_waiting_producers_wait_for_no_other_master(tmp_path: Path) -> None:
     silent.answers.set()
 
 
-def test_many_logs_are_looked_at_side_by_side(tmp_path: Path) -> None:
-    """None answers before all were asked."""
-    all_asked = threading.Barrier(40)
-
-    class Together(ScriptedLog):
-        def bounds(self, known: Offset | None = None) -> OffsetRange:
-            all_asked.wait(LONG_S)
-            return super().bounds(known)
-
-    logs = [Together(f"rocketmq/l{number}", 0, 10) for number in range(40)]
-    group = Group(tmp_path, *logs)
-    group.say({f"l{number}": 0 for number in range(40)})
-    assert len(group.next().batches) == 40
-
-
 def test_a_silent_master_holds_up_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,14 @@ import gzip
 import tracemalloc
 
 import lz4.frame
+import numpy as np
 import pyarrow as pa
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sources.decoding.columns import cut
 from sources.decoding.compressed_stream import PIECE_BYTES, decompressed
 from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
@@ -108,3 +112,20 @@ def test_a_damaged_stream_leaves_no_memory_behind(codec: str) -> None:
         assert held_bytes() - before < times * PIECE_BYTES // 4
     finally:
         tracemalloc.stop()
+
+
+# spans of a buffer
+
+
+TEXT = b"name=value;;n=v tail"
+BUFFER = pa.py_buffer(TEXT)
+
+
+@given(st.lists(st.integers(0, len(TEXT)), max_size=12).map(sorted), st.data())
+def test_spans_in_order_are_cut_out(places: list[int], data: st.DataObject) -> None:
+    starts, ends = np.array(places[0::2], np.int64)[: len(places) // 2], np.array(places[1::2], np.int64)
+    wanted = np.array([data.draw(st.booleans()) for _ in starts], np.bool_)
+    spans = [TEXT[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert cut(pa.binary(), BUFFER, starts, ends).to_pylist() == spans
+    expected = [span if wants else None for span, wants in zip(spans, wanted, strict=True)]
+    assert cut(pa.binary(), BUFFER, starts, ends, wanted).to_pylist() == expected

@@ -23,7 +23,7 @@ from sources.offsets import Offset
 from sources.records import TIMESTAMP
 from sources.rocketmq.columns.scan import SuspectRecord
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import Blank, Host, Limits, Message
+from sources.rocketmq.format.commitlog import Blank, Message
 from sources.rocketmq.format.layout import (
     BLANK,
     BODY_LENGTH,
@@ -36,7 +36,9 @@ from sources.rocketmq.format.layout import (
     TOPIC_LENGTH,
     V1,
     V2,
+    Host,
     Lead,
+    Limits,
     Tail,
 )
 

@@ -35,7 +35,7 @@ from typing import Final, Literal
 from sources.offsets import Offset
 from sources.rocketmq.embedded.ha_service import HAService
 from sources.rocketmq.format import properties
-from sources.rocketmq.format.commitlog import Host
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.wire.remoting import ResponseCode
 from sources.rocketmq.wire.send_header import SendHeader
 

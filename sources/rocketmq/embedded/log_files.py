@@ -28,7 +28,8 @@ from sources.rebuilt_folder import sync_folder
 from sources.records import BLANK, MESSAGE
 from sources.rocketmq.columns import codec
 from sources.rocketmq.files.segment_files import Segment, check_joined, list_segments, mapped
-from sources.rocketmq.format.commitlog import Limits, Message, decode
+from sources.rocketmq.format.commitlog import Message, decode
+from sources.rocketmq.format.layout import Limits
 from sources.rocketmq.format.record_search import find_record
 
 CHUNK_BYTES: Final = 32 * 1024 * 1024  # more than the largest record

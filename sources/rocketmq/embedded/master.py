@@ -28,7 +28,7 @@ from sources.rocketmq.embedded.remoting_service import Handler, RemotingService
 from sources.rocketmq.embedded.sending import Sending
 from sources.rocketmq.embedded.store import DEFAULT_FILE_SIZE_BYTES, CommitLogStore
 from sources.rocketmq.embedded.topics import TopicTable
-from sources.rocketmq.format.commitlog import Host
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.wire.remoting import MASTER_ID, RequestCode
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from sources.rocketmq.embedded.ha_service import HAService, Slave
 from sources.rocketmq.embedded.remoting_service import Handler
 from sources.rocketmq.embedded.store import CommitLogStore
 from sources.rocketmq.embedded.topics import TopicTable
-from sources.rocketmq.format.commitlog import Host
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.metadata import CHECKPOINT
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode
 

@@ -34,7 +34,7 @@ from typing import Any, Final
 
 from sources.access.address import Address
 from sources.errors import ConfigurationError, LogtwinError
-from sources.rocketmq.format.commitlog import body_crc
+from sources.rocketmq.format.bodies import body_crc
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode
 

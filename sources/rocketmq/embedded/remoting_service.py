@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from sources.errors import ProtocolViolation
 from sources.rocketmq.embedded.connections import READ_BYTES, Connections
-from sources.rocketmq.format.commitlog import Host
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.wire.remoting import Command, FrameBuffer, ResponseCode, encode_command
 
 

@@ -37,7 +37,8 @@ from sources.rocketmq.embedded.double_write import DoubleWrite
 from sources.rocketmq.embedded.remoting_service import Answer, Refused
 from sources.rocketmq.embedded.store import CommitLogStore, Put, Stored
 from sources.rocketmq.embedded.topics import TopicConfig, TopicTable
-from sources.rocketmq.format.commitlog import BatchItem, Host, decode_items
+from sources.rocketmq.format.commitlog import BatchItem, decode_items
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.format.properties import CLUSTER, MSG_REGION, PROPERTY_SEPARATOR, TRACE_ON, encode
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode
 from sources.rocketmq.wire.send_header import SendHeader, decode_send_header

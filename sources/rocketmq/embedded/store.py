@@ -25,7 +25,9 @@ from sources.errors import ConfigurationError, LogtwinError
 from sources.offsets import Offset
 from sources.rocketmq.embedded.log_files import LogFiles, Recovered, recover
 from sources.rocketmq.embedded.remoting_service import Refused
-from sources.rocketmq.format.commitlog import (
+from sources.rocketmq.format.bodies import body_crc
+from sources.rocketmq.format.commitlog import Message, encode
+from sources.rocketmq.format.layout import (
     BLANK,
     BORN_HOST_IPV6,
     HEAD,
@@ -34,11 +36,8 @@ from sources.rocketmq.format.commitlog import (
     V2,
     Host,
     Limits,
-    Message,
-    body_crc,
-    encode,
+    minimum_size,
 )
-from sources.rocketmq.format.layout import minimum_size
 from sources.rocketmq.wire.remoting import ResponseCode
 
 log = logging.getLogger(__name__)

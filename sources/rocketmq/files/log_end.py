@@ -40,8 +40,8 @@ from sources.offsets import Offset
 from sources.rocketmq.columns.scan import sound_messages
 from sources.rocketmq.files.segment_files import Segment, SegmentMap, mapped
 from sources.rocketmq.files.segment_search import SegmentSearch, corrupt, head_size, in_file
-from sources.rocketmq.format.commitlog import Limits, Message, decode
-from sources.rocketmq.format.layout import HEAD, TOPIC_LENGTH, read_head
+from sources.rocketmq.format.commitlog import Message, decode
+from sources.rocketmq.format.layout import HEAD, TOPIC_LENGTH, Limits, read_head
 
 NOWHERE = Offset(0)
 NEVER_MS: Final = -(2**63)

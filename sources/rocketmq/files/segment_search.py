@@ -17,8 +17,9 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns import codec
 from sources.rocketmq.columns.codec import NO_ROWS, DecodedRecords
 from sources.rocketmq.files.segment_files import Segment, SegmentMap
-from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, V2, Limits, check_head, decode, framed_size
-from sources.rocketmq.format.layout import MESSAGE_HEAD, Files
+from sources.rocketmq.format.checks import check_head
+from sources.rocketmq.format.commitlog import decode, framed_size
+from sources.rocketmq.format.layout import BLANK, HEAD, MESSAGE_HEAD, V1, V2, Files, Limits
 from sources.rocketmq.format.record_search import Found, find_record, stretch, walk
 
 _DLEDGER_HEAD = struct.Struct(">ii16xq")  # entry type, size, (index, term), the entry's own position

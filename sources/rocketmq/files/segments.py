@@ -21,7 +21,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.log_end import NOWHERE, Look, look, newest
 from sources.rocketmq.files.segment_files import Hole, Segment, SegmentMap, list_segments, mapped, parts_of
 from sources.rocketmq.files.segment_search import BOUNDARY_HINT, NO_BOUNDARY, SegmentReader, SegmentSearch, corrupt
-from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Limits
+from sources.rocketmq.format.layout import DEFAULT_LIMITS, Limits
 
 SETTLE_S = 1.0
 """How long bytes at the tail may stay without being a whole record before the log is said to end before them."""

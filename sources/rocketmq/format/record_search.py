@@ -26,8 +26,9 @@ from sources.errors import CorruptRecord
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns.codec import DecodedRecords
-from sources.rocketmq.format.commitlog import BLANK, DEFAULT_LIMITS, HEAD, Buffer, Limits, check_head, decode, read_head
-from sources.rocketmq.format.layout import LEAD, MESSAGE_HEAD
+from sources.rocketmq.format.checks import check_head
+from sources.rocketmq.format.commitlog import decode
+from sources.rocketmq.format.layout import BLANK, DEFAULT_LIMITS, HEAD, LEAD, MESSAGE_HEAD, Buffer, Limits, read_head
 
 _MAGIC = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
 _FIRST_WINDOW_BYTES: Final = 64 * 1024  # most searches end at the next record

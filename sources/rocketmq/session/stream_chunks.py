@@ -17,8 +17,9 @@ from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns import codec
 from sources.rocketmq.columns.codec import NO_ROWS, DecodedRecords
-from sources.rocketmq.format.commitlog import HEAD, V1, V2, Limits, check_head, framed_size, read_head
-from sources.rocketmq.format.layout import LEAD, MESSAGE_HEAD
+from sources.rocketmq.format.checks import check_head
+from sources.rocketmq.format.commitlog import framed_size
+from sources.rocketmq.format.layout import HEAD, LEAD, MESSAGE_HEAD, V1, V2, Limits, read_head
 from sources.rocketmq.format.record_search import SMALL_WINDOW_BYTES, Found, find_record, stretch, walk
 
 

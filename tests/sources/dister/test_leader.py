@@ -3,14 +3,13 @@
 import json
 import threading
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import Change
 from sources.dister.states import PEERS_FILE, SERVICE_FILE, check_nodes, decode_nodes
-from sources.errors import ConfigurationError, MasterError, MasterRefused
+from sources.errors import ConfigurationError, MasterRefused
 
 
 def listed(folder: Path) -> list[tuple[str, str, int]]:
@@ -103,18 +102,6 @@ def test_followers_take_service_and_peer_calls_too(tmp_path: Path) -> None:
         node.peers_add(["10.0.0.1"])
         assert list(node.services().services) == ["0.web.service.dister"]
         assert len(listed(tmp_path)) == 2
-
-
-def test_a_service_file_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-10: a failure on the way leaves the old one."""
-    with EmbeddedLeader(tmp_path) as leader:
-        leader.service_set("web", "tcp", [{}])
-        before = services(tmp_path)
-        with monkeypatch.context() as failing:
-            failing.setattr(Path, "replace", Mock(side_effect=OSError(5, "Input/output error")))
-            with pytest.raises(MasterError, match="cannot write its services"):
-                leader.service_set("db", "tcp", [{}])
-        assert services(tmp_path) == before
 
 
 def test_peers_are_added_once_and_removed_by_ip(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 import logging
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from sources.bounds import ToldDoubt
-from sources.dister import columns, entry_log, line_walk
-from sources.dister.layout import BatchFile
+from sources.dister import columns, line_walk
 from sources.dister.log import DisterLog
-from sources.dister.log_walk import Start, start_at
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -243,18 +241,6 @@ def test_a_leader_that_wrote_its_log_anew_while_it_is_read(tmp_path: Path) -> No
     assert log.bounds(Offset(1_990_001)) == owned(0, 10_008)
     with pytest.raises(AboveMaximum):
         next(log.read(owned(0, 1_990_001), committed=None, boundary=True))
-
-
-def test_a_log_that_ends_earlier_by_the_time_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = leader(tmp_path, ONE, TWO)
-
-    def rewritten_first(batches: Sequence[BatchFile], offset: Offset) -> Start:
-        leader(tmp_path, ONE)
-        return start_at(batches, offset)
-
-    monkeypatch.setattr(entry_log, "start_at", rewritten_first)
-    with pytest.raises(AboveMaximum):
-        pieces(log, 0, 20_002)
 
 
 def test_a_log_travels_to_the_tasks(tmp_path: Path) -> None:

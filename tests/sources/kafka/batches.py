@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from sources.kafka.format.batches import Aborted, BatchLimits, DecodedBatches, decode_sound
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.format.batches import BatchLimits, DecodedBatches, decode_sound
+from sources.kafka.format.transactions import Aborted, Isolation
 from sources.offsets import END, Offset, OffsetRange
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = COMPRESSIONS = range(5)

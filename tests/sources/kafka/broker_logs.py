@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sources.kafka.format.batches import Aborted
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.format.transactions import Aborted, Isolation
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka_fixture import FIXTURES
 from tests.sources.kafka.batches import Row

@@ -1,6 +1,5 @@
 """A cluster that answers from a script, and the answers that real brokers would give."""
 
-import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,17 +8,16 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
 from kafka.protocol.metadata import MetadataResponse
-from kafka.record.memory_records import MemoryRecordsBuilder
 
 from sources.errors import LogtwinError
 from sources.kafka.cluster.connection import Cluster
+from tests.sources.kafka.batches import written
 
 TOPIC_ID = uuid.UUID(int=7)
 OTHER_ID = uuid.UUID(int=8)
 NOT_LEADER: int = kafka_errors.NotLeaderForPartitionError.errno
 OUT_OF_RANGE: int = kafka_errors.OffsetOutOfRangeError.errno
 UNKNOWN_TOPIC_ID: int = kafka_errors.UnknownTopicIdError.errno
-_EPOCH_AT_BYTE = 12
 
 
 class ScriptedCluster(Cluster):
@@ -139,11 +137,4 @@ def throttled() -> Any:
 
 def batch(first: int, count: int, epoch: int = 0) -> bytes:
     """The records `first`, … as one batch, each with its offset as value."""
-    builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 20)
-    for number in range(count):
-        builder.append(timestamp=1, key=None, value=b"%d" % (first + number))
-    builder.close()
-    packed = bytearray(builder.buffer())
-    struct.pack_into(">q", packed, 0, first)
-    struct.pack_into(">i", packed, _EPOCH_AT_BYTE, epoch)
-    return bytes(packed)
+    return bytes(written(first, *(b"%d" % (first + number) for number in range(count)), epoch=epoch))

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import ChecksumMismatch, CorruptRecord
-from sources.kafka.format.batches import Aborted, BatchLimits
+from sources.kafka.format.batches import BatchLimits
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
+from sources.kafka.format.transactions import Aborted
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
     ABORT_KEY,

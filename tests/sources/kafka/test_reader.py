@@ -208,22 +208,6 @@ def test_an_error_of_one_partition_is_its_own(play: Play) -> None:
     assert cluster.is_done
 
 
-def test_what_is_damaged_in_one_partition_does_not_hold_up_the_others(play: Play) -> None:
-    bad = batch(4, 2)[:-1] + b"\x01"
-    play(
-        led_by(1, 1),
-        fetched_of({0: fetched_part(batch(0, 4) + bad + batch(6, 1)), 1: fetched_part(batch(0, 7))}),
-        fetched_of({0: fetched_part(bad + batch(6, 1))}),
-        fetched_of({0: fetched_part(batch(6, 1))}),
-    )
-    pieces = list(reader(past_damage=True).read([wanted(0, 0, 7), wanted(1, 0, 7)]))
-    of_first = [come for number, come in pieces if number == 0]
-    assert [type(come) for come in of_first] == [Chunk, Damage, Chunk, Ended]
-    assert isinstance(of_first[1], Damage)
-    assert (of_first[1].covered, bytes(of_first[1].raw or b"")) == (span(4, 6), bad)
-    assert [come.covered for number, come in pieces if number == 1 and isinstance(come, Chunk)] == [span(0, 7)]
-
-
 def test_the_unproven_end_of_one_is_not_asked_for_again(play: Play) -> None:
     bad = batch(0, 4)[:-1] + b"\x01"
     cluster = play(

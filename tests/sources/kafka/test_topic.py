@@ -4,10 +4,14 @@ import pickle
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from sources.access.security import Secret
+from sources.bounds import EARLIEST
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -18,17 +22,24 @@ from sources.errors import (
     Recreated,
     Rewritten,
 )
+from sources.group import masters, standing
+from sources.group.masters import MastersFile
+from sources.group.offsets import GroupOffset
+from sources.group.poller import Poller, PollRequest, PollResult
+from sources.group.standing import ListedLog, Standing
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.format.columns import canonical
 from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import KafkaLog
-from sources.kafka.options import RECORD_BYTES
+from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.session import GroupSession
-from sources.kafka.topic import KafkaTopic
+from sources.kafka.topic import KafkaTopic, open_topic
 from sources.master import Chunk, Committed, Holding, Known, LogQuery, MasterLog
 from sources.offsets import LogId, Offset, topic_and_number
+from sources.options import ReadOptions, parse_options
 from sources.shards import Shard
 from sources.sole_log import SilentSession
+from tests.patience import PATIENCE_S
 from tests.sources.kafka.group_answers import ALICE, committed, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
@@ -43,6 +54,7 @@ from tests.sources.kafka.scripted_cluster import (
     offsets,
     topic,
 )
+from tests.sources.scripted_log import planning
 from tests.spans import span
 
 P0 = LogId("kafka", "c/t/0")
@@ -291,3 +303,87 @@ def test_the_bounds_are_those_of_its_partition_and_its_topic(play: Play) -> None
     play(THREE)
     with pytest.raises(Recreated):
         a_log(known=Known(str(OTHER_ID), None, None)).bounds()
+
+
+# what the planner of a group learns of a topic: all partitions that it asks about by one look
+
+
+OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}
+HELD = (THREE, offsets(0, 3, 5), offsets(10, 13, 15))
+
+
+def a_poller() -> Poller:
+    of_topic = open_topic(parse_options(ReplicatedTopicOptions, OPTIONS, where="test"))
+    return Poller(replace(of_topic, patience_ms=0), EARLIEST)
+
+
+def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, PollRequest]:
+    return {
+        f"kafka/c/t/{number}": PollRequest(ListedLog(None if at is None else Offset(at), 0, str(identity)), None)
+        for number, at in positions.items()
+    }
+
+
+def test_its_logs_are_the_partitions_of_its_topic() -> None:
+    poller = a_poller()
+    log = poller.log("kafka/c/t/2")
+    assert isinstance(log, KafkaLog)
+    assert (str(log.log_id), log.number) == ("kafka/c/t/2", 2)
+    for other in ("kafka/c/u/2", "kafka/d/t/2", "kafka/c/tt/0"):
+        assert poller.log(other) is None
+    assert (poller.is_waited_for(), poller.may_begin_later) == (False, True)
+
+
+def test_all_partitions_are_seen_by_one_connection(play: Play) -> None:
+    """Also those that nobody asks about: they may be new."""
+    cluster = play(*HELD)
+    found = a_poller().poll(asked({0: 4, 2: 15}))
+    assert found == {
+        "kafka/c/t/0": PollResult(span(0, 10), Offset(4)),
+        "kafka/c/t/1": PollResult(span(3, 13), Offset(3)),
+        "kafka/c/t/2": PollResult(span(5, 15), Offset(15)),
+    }
+    assert (cluster.connections, cluster.is_done) == (1, True)
+
+
+# --- topics among what a group reads
+
+
+def test_the_job_s_options_arrive_and_secrets_by_their_place(tmp_path: Path) -> None:
+    given = {
+        **OPTIONS, "group": "", "max_offsets_per_trigger": 5, "isolation": "read_uncommitted",
+        "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "env:USER_NAME",
+        "sasl_password": "file:/password", "ssl_check_hostname": False,
+    }  # fmt: skip
+    of_topic = parse_options(ReplicatedTopicOptions, given, where="test")
+    by_network = {"master": "h:1", "remoting": "h:2", "access_key": "env:ONE", "secret_key": "file:/two"}
+    others = {"starting_offset": 7, "split_bytes": 5, "parallel_reads": True, "on_loss": "record"}
+    of_log = parse_options(ReadOptions, {"id": "rocketmq/a", **by_network, **others}, where="test")
+    masters.write(tmp_path / "masters", [of_topic, of_log])
+    assert "file:/password" in (tmp_path / "masters").read_text()
+    again, other = MastersFile(tmp_path / "masters").added()
+    assert again == of_topic
+    assert other == of_log
+    assert isinstance(again, ReplicatedTopicOptions)
+    assert again.sasl_password == Secret("file:/password")
+
+
+def options_of(folder: Path) -> dict[str, str]:
+    options = parse_options(ReplicatedTopicOptions, {**OPTIONS, "split_offsets": 4}, where="test")
+    masters.write(folder / "masters", [options])
+    given = {name: str(folder / name) for name in ("masters", "standing")}
+    times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
+    return {**given, **times}
+
+
+def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: Path) -> None:
+    play(*HELD)
+    places = {f"kafka/c/t/{number}": ListedLog(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
+    standing.write(tmp_path / "standing", Standing(places, 10**9))
+    with planning(options_of(tmp_path)) as planner:
+        end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
+    assert {log_id: type(error) for log_id, error in end.errors.items()} == {
+        "kafka/c/t/0": Recreated,
+        "kafka/c/t/2": Recreated,
+    }
+    assert not end.batches

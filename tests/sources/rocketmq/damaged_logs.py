@@ -8,8 +8,8 @@ from sources.errors import CorruptRecord
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segments import Segments
-from sources.rocketmq.format.commitlog import Limits, decode
-from sources.rocketmq.format.layout import Files
+from sources.rocketmq.format.commitlog import decode
+from sources.rocketmq.format.layout import Files, Limits
 from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd
 from tests.sources.rocketmq.log_reading import kept, owned
 from tests.sources.rocketmq.synthetic_log import SyntheticLog

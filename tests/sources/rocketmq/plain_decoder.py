@@ -7,7 +7,8 @@ import pyarrow as pa
 from sources.offsets import Offset
 from sources.records import RECORD_SCHEMA
 from sources.rocketmq.format import commitlog, properties
-from sources.rocketmq.format.commitlog import Blank, Limits, Message
+from sources.rocketmq.format.commitlog import Blank, Message
+from sources.rocketmq.format.layout import Limits
 
 Row = dict[str, Any]
 FIRST_MS, END_MS = -62_135_596_800_000, 253_402_300_800_000

@@ -1,7 +1,6 @@
 """Requests, and the signatures that RocketMQ's own class makes of them.
 
-Made by AclClientRPCHook of 4.9.7 and of 5.5.0, which agree (`tests/peers/java/Sign.java`); a test with the jars makes
-them again.
+Made by AclClientRPCHook of 4.9.7 and of 5.5.0, which agree. Brokers check ours in tests/peers/test_secured_brokers.py.
 """
 
 from dataclasses import dataclass, field

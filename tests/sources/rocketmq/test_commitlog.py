@@ -8,17 +8,8 @@ from hypothesis import strategies as st
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import (
-    BLANK,
-    V1,
-    V2,
-    BatchItem,
-    Host,
-    Limits,
-    Message,
-    decode_items,
-    encode_items,
-)
+from sources.rocketmq.format.commitlog import BatchItem, Message, decode_items, encode_items
+from sources.rocketmq.format.layout import BLANK, V1, V2, Host, Limits
 from tests import truth
 from tests.sources.rocketmq.records import HELLO_533, LOOPBACK, VECTORS, Vector, hosts, message, messages
 

@@ -1,4 +1,4 @@
-"""The logs of a cluster, as scripted name servers list its brokers. Real ones: tests/peers/test_discovery.py."""
+"""The logs of a cluster, as scripted name servers list its brokers. Real ones: tests/peers/test_controller_mode.py."""
 
 import pickle
 from collections.abc import Mapping

@@ -1,8 +1,11 @@
 """A RocketMQ log as a master log, over HA and by path."""
 
+import itertools
 import random
+import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,14 @@ from sources.epochs import Epoch
 from sources.errors import AboveMaximum, ConfigurationError, CorruptRecord, LogtwinError
 from sources.master import MasterView
 from sources.offsets import Offset
+from sources.options import MasterOptions, parse_options
+from sources.registry import open_log
 from sources.rocketmq.files.segment_files import encode_epoch_file
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.remoting import Command, encode_command
 from tests.log_lines import said_by
+from tests.sources.rocketmq.damaged_logs import damage, offsets
+from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.sources.rocketmq.log_reading import (
     ALL,
     LOG_ID,
@@ -26,6 +33,7 @@ from tests.sources.rocketmq.log_reading import (
     damaged,
     over_ha,
     owned,
+    pieces,
     read,
     serving,
     truth_between,
@@ -256,3 +264,57 @@ def test_a_search_ends_where_no_record_can_be() -> None:
         100,
         "one within 4000 bytes, twice the size limit of a record",
     )
+
+
+# past damage, and its bytes as they are
+
+
+@contextmanager
+def embedded(store: Path, fixture: Fixture, **options: object) -> Iterator[tuple[RocketMQLog, Path]]:
+    """The log of an embedded master on a copy of the fixture's files; and where those are."""
+    shutil.copytree(fixture.commitlog_path, store / "commitlog")
+    with running_master(settings_for(store)) as master:
+        given = {"remoting": master.address, "master": master.ha_address, "chunk_bytes": 300_000} | options
+        yield RocketMQLog(log_id=LOG_ID, **given), store / "commitlog"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("on_loss", ["fail", "record"])
+def test_the_operators_word_decides(tmp_path: Path, on_loss: str) -> None:
+    options = {"id": "rocketmq/broker-a", "path": str(tmp_path), "on_loss": on_loss}
+    log = open_log(parse_options(MasterOptions, options, where="test"))
+    assert isinstance(log, RocketMQLog)
+    assert log.past_damage == (on_loss == "record")
+
+
+def test_a_last_record_that_does_not_come_is_waited_for(fixture_550: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slave as a master: its log may end inside a record, for a moment."""
+    monkeypatch.setattr("sources.rocketmq.over_ha.SETTLE_S", 0.001)
+    last = fixture_550.rows[-1]
+    place, end = last["physical_offset"], last["physical_offset"] + last["size"]
+    ends = iter([end - 5])
+    script = serve_log(fixture_550.log)
+    with over_ha((script,), lambda request: holding(0, next(ends, end))(request), past_damage=True) as (log, _):
+        assert offsets(pieces(log, place, end - 5)) == [place]
+    with over_ha((serve_log(fixture_550.log[: end - 5]),), holding(0, end - 5), past_damage=True) as (log, _):
+        assert damage(pieces(log, place, end - 5)) == [(place, end - 5)]
+
+
+MIB = 1024 * 1024  # of a file of the fixtures' logs
+EDGES = (0, 1, 12_345, MIB - 3, MIB + 3, 2_222_222)
+
+
+def test_raw_bytes_of_files_and_of_a_master_are_the_same(fixture_550: Fixture, tmp_path: Path) -> None:
+    by_path = RocketMQLog(log_id=LOG_ID, path=str(fixture_550.commitlog_path), chunk_bytes=100_000)
+    edges = [*EDGES, fixture_550.max_offset]
+    with embedded(tmp_path, fixture_550, parallel_reads=True) as (by_ha, _):
+        for log in (by_path, by_ha):
+            for start, end in itertools.combinations_with_replacement(edges, 2):
+                found = log.raw(owned(start, end), committed=None)
+                assert b"".join(map(bytes, found)) == fixture_550.log[start:end]
+
+
+def test_raw_bytes_promise_no_more_than_is_committed(fixture_550: Fixture) -> None:
+    with over_ha((serve_log(fixture_550.log),), holding(0, fixture_550.max_offset)) as (log, master):
+        found = log.raw(owned(1001, 50_003), committed=Offset(60_000))
+        assert b"".join(map(bytes, found)) == fixture_550.log[1001:50_003]
+        assert set(master.reports) == {1001}

@@ -14,8 +14,8 @@ import pytest
 from pipeline.system.folders import cache_folder
 from sources.decoding.columns import read_only
 from sources.rocketmq.columns.loops import hop, read
-from sources.rocketmq.format.commitlog import V2, Host, Message
-from sources.rocketmq.format.layout import HEAD, V1
+from sources.rocketmq.format.commitlog import Message
+from sources.rocketmq.format.layout import HEAD, V1, V2, Host
 from tests.resident import PROJECT
 from tests.sources.rocketmq.records import log_of, message
 

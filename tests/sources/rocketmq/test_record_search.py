@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Blank, Limits
-from sources.rocketmq.format.layout import Files
+from sources.rocketmq.format.commitlog import Blank
+from sources.rocketmq.format.layout import DEFAULT_LIMITS, Files, Limits
 from sources.rocketmq.format.record_search import Found, find_record, stretch
 from tests import truth
 from tests.sampling import some_of

@@ -1,4 +1,4 @@
-"""Where a broker is: as given, or as a name server says (real ones: tests/peers/test_discovery.py); and its client."""
+"""Where a broker is: as given, or as a name server says (real: tests/peers/test_controller_mode.py); and its client."""
 
 import socket
 from collections.abc import Callable, Iterator

@@ -27,7 +27,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files import segment_files
 from sources.rocketmq.files.segment_files import Hole, Segment, list_segments, mapped, parts_of
 from sources.rocketmq.files.segments import Segments
-from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Limits
+from sources.rocketmq.format.layout import DEFAULT_LIMITS, Limits
 from tests.sampling import some_of
 from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
@@ -97,20 +97,6 @@ def test_reading_with_a_boundary_finds_one_only_where_a_record_starts(tmp_path: 
         with pytest.raises(CorruptRecord, match="no record starts at the offset to read from") as raised:
             next(read(segments(log), start, log.end))
         assert raised.value.offset == start
-
-
-@pytest.mark.parametrize("max_record_bytes", [1 << 24, 1000])
-def test_a_forged_record_in_its_very_place_does_not_mislead(tmp_path: Path, max_record_bytes: int) -> None:
-    """A producer may guess the offset of its own body: the record in it passes every check a record can pass."""
-    log = filled(tmp_path, *[10] * 12)
-    for tail in (0, 300):
-        forged_at = log.end + 88 + 50
-        log.append(b"x" * 50 + record_bytes(forged_at, b"f" * 150) * 2 + b"x" * tail)
-    log.append(b"last")
-    source = segments(log, Limits(max_record_bytes=max_record_bytes))
-    for start in some_of(range(log.starts[11], log.end), log.starts):
-        boundary = min((at for at in log.starts if at >= start), default=log.end)
-        assert source.boundary_after(Offset(start), Offset(log.end)) == boundary
 
 
 @given(sizes=st.lists(st.integers(0, 400), min_size=1, max_size=40), offset=st.integers(0, 20_000))
@@ -255,14 +241,6 @@ def make(path: Path, files: dict[int, int]) -> Path:
     for start, size in files.items():
         (path / f"{start:020d}").write_bytes(bytes(size))
     return path
-
-
-@pytest.mark.parametrize("files", [{0: 100}, {0: 100, 100: 100, 200: 100}, {700: 100, 800: 100}])
-def test_files_are_listed_in_log_order(tmp_path: Path, files: dict[int, int]) -> None:
-    listed = list_segments(make(tmp_path, files))
-    assert [(segment.path.name, segment.start, segment.size, segment.end) for segment in listed] == [
-        (f"{start:020d}", start, size, start + size) for start, size in sorted(files.items())
-    ]
 
 
 def test_other_names_are_ignored(tmp_path: Path) -> None:

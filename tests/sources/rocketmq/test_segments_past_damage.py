@@ -10,7 +10,7 @@ from sources.errors import AboveMaximum, BelowMinimum, MissingSegment, SegmentEr
 from sources.master import Damage
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segments import Segments
-from sources.rocketmq.format.commitlog import Limits
+from sources.rocketmq.format.layout import Limits
 from tests.sampling import some_of
 from tests.sources.rocketmq.damaged_logs import Reading, assert_covers, damage, offsets
 from tests.sources.rocketmq.log_reading import owned

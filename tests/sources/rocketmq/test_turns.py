@@ -180,32 +180,6 @@ def test_who_reads_without_a_turn_gets_none_when_the_session_learns_that_they_ar
             assert session.reader_of(log) == log
 
 
-def test_at_no_moment_do_both_count() -> None:
-    turns = Turns(wake=lambda: None)
-    counts = threading.Event()
-    is_over = threading.Event()
-
-    def session() -> None:
-        while not is_over.is_set() and turns.await_own():
-            while not is_over.is_set() and turns.begin():
-                counts.set()
-            counts.clear()
-            turns.end(is_known=True)
-
-    thread = threading.Thread(target=session)
-    thread.start()
-    for _ in range(50):
-        with turns.of_readers(forgotten_after_s=20.0):
-            assert not counts.is_set()
-        assert counts.wait(PATIENCE_S)
-    is_over.set()
-    turns.close()
-    with pytest.raises(MasterUnreachable), turns.of_readers(forgotten_after_s=20.0):
-        raise AssertionError("it is nobody's turn")
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
-
-
 def test_readers_take_turns_and_may_leave_in_another_thread() -> None:
     """A turn that was given up comes to its end before the next one begins: two readers would be two replicas."""
     turns, entered = Turns(lambda: None), threading.Event()

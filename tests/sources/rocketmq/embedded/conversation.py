@@ -67,14 +67,14 @@ class Conversation:
 
     def __init__(self, connection: socket.socket, stream: BinaryIO) -> None:
         self.connection = connection
-        self._stream = stream
+        self.stream = stream
 
     def say(self, frame: bytes) -> None:
         self.connection.sendall(frame)
 
     def hear_raw(self) -> bytes:
-        length = self._stream.read(4)
-        return length + self._stream.read(struct.unpack(">i", length)[0])
+        length = self.stream.read(4)
+        return length + self.stream.read(struct.unpack(">i", length)[0])
 
     def hear(self) -> Response:
         return split(self.hear_raw())
@@ -85,7 +85,7 @@ class Conversation:
 
     def is_closed(self) -> bool:
         """Whether the master ends the connection; waits for it."""
-        return self._stream.read(1) == b""
+        return self.stream.read(1) == b""
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import Any
 from sources.offsets import Offset
 from sources.rocketmq.embedded.store import CommitLogStore, Put
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import Blank, Host, Message
+from sources.rocketmq.format.commitlog import Blank, Message
+from sources.rocketmq.format.layout import Host
 
 STORE_HOST = Host(bytes((127, 0, 0, 1)), 20911)
 BORN_HOST = Host(bytes((127, 0, 0, 1)), 60828)

@@ -1,8 +1,6 @@
 """Sockets to listen on: free ones, taken ones, and pairs."""
 
 import socket
-from itertools import chain, repeat
-from unittest.mock import DEFAULT, Mock
 
 import pytest
 
@@ -42,13 +40,3 @@ def test_a_second_port_that_is_taken_is_a_clear_error() -> None:
     listener, vip = bound_with_vip("127.0.0.1", port)  # and nothing was left bound
     listener.close()
     vip.close()
-
-
-def test_free_ports_are_looked_for_until_both_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = chain([DEFAULT, ConfigurationError("taken")] * 2, repeat(DEFAULT))  # the next may really be taken, too
-    tries = Mock(wraps=bound, side_effect=answers)
-    monkeypatch.setattr("sources.rocketmq.embedded.connections.bound", tries)
-    listener, vip = bound_with_vip("127.0.0.1", 0)
-    with listener, vip:
-        assert address_of(listener).port - address_of(vip).port == 2
-    assert tries.call_count >= 6

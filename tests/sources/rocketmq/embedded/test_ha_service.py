@@ -137,18 +137,6 @@ async def test_the_first_report_asks_for_the_start(report: int, start: int) -> N
         assert b"".join(body for _, body in frames) == master.log.data[start:]
 
 
-@pytest.mark.parametrize(("report", "why"), [(3501, "above"), (999, "below"), (-2, "negative")])
-@scenario
-async def test_a_start_outside_the_log_gets_heartbeats_only(report: int, why: str) -> None:
-    async with serving(MemoryLog(2500, start=1000), heartbeat_s=0.02) as master:
-        client = await master.connect()
-        client.report(report)
-        assert [await client.frame() for _ in range(3)] == [(report, b"")] * 3
-        master.append(b"x")  # wakes it, and is not for it
-        assert await client.frame() == (report, b"")
-        assert (await master.slave()).acknowledged == (999 if why == "below" else 0)
-
-
 @scenario
 async def test_new_data_leaves_at_once() -> None:
     """HA-67: no heartbeat and no polling is due for an hour: only the wake can send it."""

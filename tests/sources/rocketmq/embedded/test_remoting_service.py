@@ -2,20 +2,17 @@
 
 import asyncio
 import json
-import os
 import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.embedded.remoting_service import RemotingService
-from sources.rocketmq.format import properties
-from sources.rocketmq.format.commitlog import Host, Message
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.wire.remoting import Command
 from tests import truth
 from tests.patience import soon
@@ -30,7 +27,6 @@ from tests.sources.rocketmq.embedded.conversation import (
     split,
 )
 from tests.sources.rocketmq.embedded.embedded import running_master, scenario, settings_for
-from tests.sources.rocketmq.embedded.stores import messages_of
 
 
 @pytest.fixture
@@ -45,42 +41,9 @@ def talk(master: EmbeddedMaster) -> Iterator[Conversation]:
         yield talk
 
 
-@scenario
-async def test_a_service_that_never_listened_stops_at_once() -> None:
-    await RemotingService({}, lambda: None).stop()
-
-
-def stored(talk: Conversation, root: Path) -> list[Message]:
-    return messages_of(root, int(runtime_info(talk)["commitLogMaxOffset"]))
-
-
 def runtime_info(talk: Conversation) -> dict[str, str]:
     table: dict[str, str] = json.loads(talk.ask(28)[1])["table"]
     return table
-
-
-def test_a_message_is_stored_and_its_place_is_told(talk: Conversation, master: EmbeddedMaster, tmp_path: Path) -> None:
-    header, body = talk.ask(
-        310, send_fields("T1", 2, "KEYS\x01k1 k2\x02TAGS\x01tagA", h="7", j="3"), b"hello", opaque=77
-    )
-    assert (header["code"], header["opaque"], header["flag"] & 1, body) == (0, 77, 1, b"")
-    fields = header["extFields"]
-    assert (fields["queueId"], fields["queueOffset"]) == ("2", "0")
-    assert fields["msgId"] == f"7F000001{master.address.port:08X}{0:016X}"
-    (message,) = stored(talk, tmp_path)
-    assert (message.topic, message.queue_id, message.body) == ("T1", 2, b"hello")
-    assert (message.flag, message.reconsume_times, message.born_timestamp_ms) == (7, 3, 1_795_000_000_000)
-    assert str(message.store_host) == str(master.address)
-    assert str(message.born_host) == "{}:{}".format(*talk.connection.getsockname())
-    assert message.properties.startswith(b"KEYS\x01k1 k2\x02TAGS\x01tagA\x02")
-    assert message.properties.endswith(b"\x02")
-    found = properties.decode(message.properties)
-    unique_key = found.pop("UNIQ_KEY")
-    assert unique_key.startswith("7F000001")
-    assert len(unique_key) == 32
-    assert found == {
-        "KEYS": "k1 k2", "TAGS": "tagA", "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -114,33 +77,6 @@ def test_what_cannot_be_stored_is_refused_with_a_reason(
     assert (header["code"], why in header["remark"]) == (code, True), header
     assert runtime_info(talk)["commitLogMaxOffset"] == "0"
     assert talk.ask(310, send_fields("T1", 0), b"next")[0]["code"] == 0
-
-
-def test_a_disk_that_cannot_be_written_is_told_to_the_producer(
-    talk: Conversation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(os, "pwrite", Mock(side_effect=OSError("No space left")))
-    header, _ = talk.ask(310, send_fields("T1", 0), b"lost")
-    assert header["code"] == 14
-    assert "the store cannot be written: No space left" in header["remark"]
-    assert "request 310 of 127.0.0.1" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"\x7f\xff\xff\xff", b"\x00\x00\x00\x08\x00\x00\x00\x04oops", b"GET / HTTP/1.1\r\n\r\n"]
-)
-def test_what_is_no_frame_ends_that_connection_only(talk: Conversation, master: EmbeddedMaster, garbage: bytes) -> None:
-    with conversation(master.address) as other:
-        other.say(garbage)
-        assert other.is_closed()
-    assert talk.ask(28)[0]["code"] == 0
-
-
-def test_unknown_requests_get_code_3_and_one_way_requests_and_stray_responses_nothing(talk: Conversation) -> None:
-    talk.say(request(9999, opaque=3, flag=2))
-    talk.say(request(0, opaque=4, flag=1))
-    header, _ = talk.ask(9999, opaque=5)
-    assert (header["code"], header["opaque"]) == (3, 5)
 
 
 def test_a_metadata_file_of_the_store_is_answered_as_it_is(talk: Conversation, tmp_path: Path) -> None:
