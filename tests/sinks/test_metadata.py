@@ -3,6 +3,8 @@
 import json
 import shutil
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
+from sinks.delta.group_commit import GroupCommit
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import SURE_FOR, MetadataTable
 from sinks.tables import METADATA_TABLES, TableSpec, metadata_table
@@ -241,3 +244,28 @@ def test_a_file_that_cannot_be_read_is_the_replicas_failure(tmp_path: Path, tabl
     with pytest.raises(ReplicaError, match="cannot be written") as caught:
         table.record(topics(orders=4), LATER)
     assert caught.value.hint
+
+
+def test_those_that_wait_are_served_together_by_the_next_when_one_fails() -> None:
+    served: list[list[str]] = []
+    goes_on = threading.Event()
+
+    def commit(wanted: Sequence[str]) -> None:
+        if not served:
+            served.append([])
+            goes_on.wait(60)
+            raise KeyboardInterrupt
+        served.append([*wanted])
+
+    group = GroupCommit(commit)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(group.take, "a")
+        wait_until(lambda: served == [[]], "the first to begin")
+        others = [pool.submit(group.take, name) for name in "bcd"]
+        wait_until(lambda: len(group._waiting) == 4, "all to wait")
+        goes_on.set()
+        for other in others:
+            other.result()
+        with pytest.raises(KeyboardInterrupt):
+            first.result()
+    assert [sorted(names) for names in served] == [[], ["a", "b", "c", "d"]]
