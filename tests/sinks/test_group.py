@@ -4,6 +4,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -207,11 +208,8 @@ def test_a_state_that_nobody_can_read_is_its_log_s_own(plain: SparkSession, tmp_
 def test_a_defect_behind_the_commit_is_its_log_s_own(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
-        raise KeyError("nobody thought of it")
-
     members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES))
-    monkeypatch.setattr(members.replicas["a"], "follow", fail)
+    monkeypatch.setattr(members.replicas["a"], "follow", Mock(side_effect=KeyError("nobody thought of it")))
     members.bring(500)
     assert [(name, type(one)) for name, one in members.errors.items()] == [("a", LogtwinError)]
     assert "KeyError: 'nobody thought of it'" in str(members.errors["a"].found)

@@ -127,20 +127,6 @@ def test_what_nobody_explains_is_a_problem(holes: list[OffsetRange], incidents: 
     assert "logtwin verify" in (problem.hint or "")
 
 
-def test_an_incident_explains_only_its_own_part() -> None:
-    found = account(row(0, 10), position=40, holes=[span(10, 40)], incidents=[incident(15, 25)])
-    assert reasons(found) == [
-        (span(10, 15), Reason.UNEXPLAINED),
-        (span(15, 25), Reason.INCIDENT),
-        (span(25, 40), Reason.UNEXPLAINED),
-    ]
-
-
-def test_one_offset_alone_is_explained_as_many_are() -> None:
-    found = account(row(0, 10), row(11, 20), position=20, holes=[span(10, 11)], incidents=[incident(10, 11)])
-    assert reasons(found) == [(span(10, 11), Reason.INCIDENT)]
-
-
 def test_a_row_taken_out_by_a_repair_claims_nothing() -> None:
     rows, hole = [row(0, 10), row(10, 20), row(20, 30)], [span(10, 20)]
     damage = [incident(10, 20, condition=Condition.REPLICA_DAMAGED)]
@@ -154,12 +140,6 @@ def test_a_row_taken_out_by_a_repair_claims_nothing() -> None:
 def test_a_row_that_was_deleted_explains_what_a_repair_took_out() -> None:
     found = account(row(0, 10), row(10, 20, deleted=True), position=20, holes=[span(10, 20)], taken_out=[span(10, 20)])
     assert reasons(found) == [(span(10, 20), Reason.RETENTION)]
-
-
-def test_a_retention_that_was_killed_has_deleted_what_lies_in_the_hole_at_the_front() -> None:
-    found = account(row(0, 10), row(10, 20), row(20, 30), position=30, holes=[span(0, 20)])
-    assert reasons(found) == [(span(0, 20), Reason.RETENTION)]
-    assert found.problem(LOG) is None
 
 
 @pytest.mark.parametrize(
@@ -217,6 +197,7 @@ def test_every_offset_is_accounted_for(
     first: int,
     position: int,
 ) -> None:
+    """A retention that was killed has deleted what lies in the hole at the front."""
     found = account(
         *(row(one.start, one.end) for one in rows),
         *(row(one.start, one.end, deleted=True) for one in deleted),
