@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -274,11 +275,7 @@ def test_a_batch_under_way_does_not_take_a_stop_back(tmp_path: Path, monkeypatch
 def test_a_standing_that_cannot_be_written_is_an_error_of_each_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, available_now: bool, number: int, kind: type[ReplicaError]
 ) -> None:
-    made = Made(tmp_path, available_now=available_now)
-
-    def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
+    made, refuse = Made(tmp_path, available_now=available_now), Mock(side_effect=OSError(number, os.strerror(number)))
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(standing, "write", refuse)
         made.poll()

@@ -1,7 +1,6 @@
 """A run says that it lives: from its start, at each change, to its end; and it gives way to nobody by accident."""
 
 import logging
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, TakenOver
 from sources.offsets import LogId
 from tests.log_lines import said_by
-from tests.patience import PATIENCE_S, eventually
+from tests.patience import eventually
 from tests.pipeline.sample_progress import PROGRESS
 from tests.pipeline.test_run_state import LOG, run_of
 
@@ -195,26 +194,18 @@ def test_any_error_of_publishing_is_logged_once_and_passes(
 ) -> None:
     """Were its thread to end, others would take the job for dead after a while, and begin another one."""
     monkeypatch.setattr(publisher, "PUBLISH_EVERY_S", 0.01)
-    failing = threading.Event()
-    failed = threading.Semaphore(0)
-
-    class Failing(Job):
-        def progress(self) -> Progress:
-            if failing.is_set():
-                failed.release()
-                raise ZeroDivisionError("nobody thought of it")
-            return super().progress()
-
-    mine, position = Failing(tmp_path), PROGRESS.position
-    mine.enter()
+    mine, progress = Job(tmp_path), Mock(return_value=PROGRESS)
+    mine.publisher.enter(LOG, progress, take_over=False)
     with caplog.at_level(logging.WARNING):
-        failing.set()
-        since = datetime.now(UTC)
-        for _ in range(3):
-            assert failed.acquire(timeout=PATIENCE_S)
+        progress.side_effect, before, since = (
+            ZeroDivisionError("nobody thought of it"),
+            progress.call_count,
+            datetime.now(UTC),
+        )
+        assert eventually(lambda: progress.call_count > before + 3)
         assert eventually(lambda: on_disk(tmp_path).updated_at > since)  # the run lives, and says what it said before
-        assert said(tmp_path).facts["position"] == position
-        failing.clear()
+        assert said(tmp_path).facts["position"] == PROGRESS.position
+        progress.side_effect = None
         mine.end()
     assert ["nobody thought of it" in one and LOG in one for one in said_by(publisher.__name__, caplog)] == [True]
 
@@ -227,18 +218,10 @@ def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
     (tmp_path / "_runs").write_text("a file where a folder should be")
     if defect:
         monkeypatch.setattr(RunFile, "write", Mock(side_effect=TypeError("nobody thought of it")))
-    asked = threading.Semaphore(0)
-
-    class Counting(Job):
-        def progress(self) -> Progress:
-            asked.release()
-            return super().progress()
-
-    mine = Counting(tmp_path)
+    mine, progress = Job(tmp_path), Mock(return_value=PROGRESS)
     with caplog.at_level(logging.WARNING):
-        mine.enter()
-        for _ in range(5):
-            assert asked.acquire(timeout=PATIENCE_S)
+        mine.publisher.enter(LOG, progress, take_over=False)
+        assert eventually(lambda: progress.call_count >= 5)
         mine.end()
     assert ["others cannot see" in one for one in said_by(publisher.__name__, caplog)] == [True]
 

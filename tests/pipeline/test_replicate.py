@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -52,9 +53,7 @@ def test_an_unforeseen_error_ends_its_own_log_only(
     logs = [{"id": f"rocketmq/{name}", "path": str(log.path)} for name in ("a", "starting", "looked-at")]
     job = Job(spark, parse({"warehouse": str(tmp_path / "lake"), "logs": logs}, where="x"), available_now=True)
 
-    def fail(*_: object) -> None:
-        raise KeyError("a defect")
-
+    fail = Mock(side_effect=KeyError("a defect"))
     monkeypatch.setattr(job.logs[1]._logs, "claim", fail)
     monkeypatch.setattr(job.logs[2], "_ask_master", fail)
     job.start()

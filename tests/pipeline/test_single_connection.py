@@ -3,8 +3,8 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,6 @@ from pipeline.monitoring.run_file import RunFile
 from pipeline.monitoring.run_state import FRESH_S, Run, RunState, forgotten_at, process_space
 from pipeline.monitoring.single_connection import alone_at, check_alone
 from sinks.state.fence import this_writer
-from sinks.state.log_state import Writer
 from sources.errors import AlreadyRunning, NotAlone
 from sources.offsets import LogId
 from tests.patience import eventually
@@ -64,13 +63,11 @@ def reading(lake: Path, *, verb: str = "verify", take_over: bool = False) -> Exi
     return stack
 
 
-@contextmanager
-def job_of(lake: Path, *before: RunState, counted_s: float = COUNTED_S) -> Iterator[Writer]:
-    """A job that has announced itself and may connect."""
+def job_connects(lake: Path, *before: RunState, counted_s: float = COUNTED_S) -> None:
+    """A job that announces itself, if it may connect."""
     writer = this_writer()
     job_file(lake, writer.run).write(replace(word(space=process_space()), writer=writer))
     check_alone(str(lake), LOG, writer.run, counted_s, before)
-    yield writer
 
 
 def test_a_master_that_counts_nothing_hears_and_leaves_nothing(tmp_path: Path) -> None:
@@ -117,13 +114,12 @@ def test_of_two_verbs_one_is_refused(tmp_path: Path) -> None:
 
 def test_a_job_waits_for_the_verb_that_it_names(tmp_path: Path) -> None:
     with reading(tmp_path):
-        with pytest.raises(NotAlone, match="rocketmq/broker-a") as caught, job_of(tmp_path):
-            pass
+        with pytest.raises(NotAlone, match="rocketmq/broker-a") as caught:
+            job_connects(tmp_path)
         assert caught.value.is_transient
         assert "logtwin verify" in str(caught.value.found)
         assert f"process {os.getpid()} on" in str(caught.value.found)
-    with job_of(tmp_path):
-        pass
+    job_connects(tmp_path)
 
 
 def test_of_a_verb_and_a_job_that_begin_at_once_not_both_go_on(tmp_path: Path) -> None:
@@ -141,8 +137,8 @@ def test_of_a_verb_and_a_job_that_begin_at_once_not_both_go_on(tmp_path: Path) -
 
         def job(lake: Path = lake, went_on: list[str] = went_on, both: threading.Barrier = both) -> None:
             both.wait()
-            with job_of(lake):
-                went_on.append("job")
+            job_connects(lake)
+            went_on.append("job")
 
         threads = [threading.Thread(target=_quietly, args=(one,)) for one in (verb, job)]
         for thread in threads:
@@ -176,8 +172,8 @@ def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path)
     began = time.monotonic()
     with pytest.raises(ZeroDivisionError), reading(tmp_path):
         raise ZeroDivisionError
-    with pytest.raises(NotAlone, match="another one of this replica"), job_of(tmp_path, counted_s=LONG_S):
-        pass
+    with pytest.raises(NotAlone, match="another one of this replica"):
+        job_connects(tmp_path, counted_s=LONG_S)
     for path in (tmp_path / "_runs").glob("*.json"):
         path.unlink()
     reading(tmp_path, verb="backfill").close()
@@ -188,12 +184,11 @@ def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path)
 def test_a_job_waits_for_the_one_before_it_that_was_killed_elsewhere(tmp_path: Path) -> None:
     killed = of_log(word(age_s=FRESH_S))
     older = of_log(word(age_s=2 * FRESH_S))
-    with pytest.raises(NotAlone, match="another one") as caught, job_of(tmp_path, older, killed, counted_s=LONG_S):
-        pass
+    with pytest.raises(NotAlone, match="another one") as caught:
+        job_connects(tmp_path, older, killed, counted_s=LONG_S)
     assert "the job before" in str(caught.value.found)
     time.sleep(COUNTED_S)
-    with job_of(tmp_path, older, killed):
-        pass
+    job_connects(tmp_path, older, killed)
 
 
 def test_a_job_whose_word_is_not_there_does_not_connect(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -239,10 +240,7 @@ def test_nobody_waits_for_the_disk_before_the_end(tmp_path: Path, monkeypatch: p
 def test_what_the_disk_refused_is_an_error_at_the_latest_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(descriptor: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
     (tmp_path / "file").touch()
     sync = EarlySync(tmp_path / "file")
     sync.grown(EVERY_BYTES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -102,10 +103,7 @@ def test_what_an_older_version_wrote_as_a_transaction_counts(plain: SparkSession
 
 
 def test_a_table_that_only_refuses_is_an_error(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise KernelConflict("always")
-
-    monkeypatch.setattr(KernelTable, "commit", refuse)
+    monkeypatch.setattr(KernelTable, "commit", Mock(side_effect=KernelConflict("always")))
     monkeypatch.setattr(retries, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="cannot be written"):
         following.append(a=5)

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -33,6 +33,7 @@ from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, sp
 from tests.sinks.killed import Killed, dying_after
 from tests.sinks.memory_master import (
     Damaged,
+    Doubling,
     Failing,
     Holed,
     HoledInside,
@@ -144,6 +145,7 @@ def troubles() -> list[Trouble]:
         of("damaged", Failing, CorruptRecord, 410, error=CorruptRecord("bad checksum", offset=410)),
         of("holed", Holed, CoverageError, 405, hole=405),
         of("holed-inside", HoledInside, CoverageError, 405, hole=405),
+        replace(of("twice", Doubling, CoverageError, 400), planned=tuple(splits("twice", 100, 500, 300))),
         of("short", Short, CoverageError, 410, stop=410),
         of("rewritten", Rewriting, Rewritten, 10),
         of("defect", Failing, LogtwinError, 100, error=KeyError("nobody thought of it")),
@@ -159,6 +161,7 @@ def troubles() -> list[Trouble]:
 
 
 def test_whatever_one_log_meets_the_others_are_committed(plain: SparkSession, tmp_path: Path) -> None:
+    """HA-41: and nothing of its own is visible."""
     met = {one.name: one for one in troubles()}
     masters = sound("a", *met, "z", sizes=SIZES)
     tables = Tables(plain, tmp_path)

@@ -124,24 +124,14 @@ def test_fetches_that_wait_for_a_commit_are_one_and_an_error_is_its_own(plain: S
     logs = [LogId("rocketmq", f"broker-{letter}") for letter in "abcb"]  # of one that is started anew there are two
     tables = [MetadataTable(plain, str(tmp_path), log_id, TOPICS) for log_id in logs]
     tables[0].record(topics(orders=6), NOON, 7)
-    failed: list[MasterError] = []
-
-    def write(number: int) -> None:
-        try:
-            tables[number].record(topics(orders=4), LATER, 6)  # the first one's has come before
-        except MasterError as error:
-            failed.append(error)
-
     fetched = tables[0]._shared._fetched
-    with fetched._turn:
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: len(fetched._waiting) == 4, "all wait")
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        with fetched._turn:
+            writing = [pool.submit(one.record, topics(orders=4), LATER, 6) for one in tables]  # the first one is late
+            wait_until(lambda: len(fetched._waiting) == 4, "all wait")
+        failed = [error for one in writing if (error := one.exception()) is not None]
     assert delta(tmp_path).version() == 2
-    assert [str(error.log) for error in failed] == ["rocketmq/broker-a"]
+    assert [(type(one), str(getattr(one, "log", ""))) for one in failed] == [(MasterError, "rocketmq/broker-a")]
     assert [[row["perm"] for row in rows(tmp_path, log=log_id)] for log_id in logs] == [[6], [4], [4], [4]]
 
 

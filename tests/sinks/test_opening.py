@@ -85,9 +85,7 @@ def test_all_that_wait_for_the_first_are_claimed_in_one_commit(job: Job) -> None
 
 def begin_repair(plain: SparkSession, warehouse: Path, name: str) -> None:
     table = OneLog(plain, LOG.path(str(warehouse)), named(name))
-    held = table.read()
-    assert held.state is not None
-    table.mark(held, replace(held.state, repair=PendingRepair(to=Offset(0), epoch=1)))
+    table.mark(table.read(), replace(table.state(), repair=PendingRepair(to=Offset(0), epoch=1)))
 
 
 def test_a_log_in_repair_does_not_keep_others_closed(plain: SparkSession, tmp_path: Path, job: Job) -> None:

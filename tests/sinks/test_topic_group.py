@@ -16,12 +16,8 @@ from sinks.state.log_state import LogState
 from sinks.state.positions import Move, Positions
 from sinks.tables import KAFKA_LOG
 from sources.errors import (
-    CorruptRecord,
-    CoverageError,
-    Gap,
     LogtwinError,
     MasterSilent,
-    Recreated,
     ReplicaError,
     TakenOver,
 )
@@ -32,15 +28,12 @@ from tests.sinks.memory_partition import (
     ORDERS,
     FailingPartition,
     MemoryPartition,
-    ScriptedPartition,
     epoch_before,
     partitions,
 )
 from tests.sinks.one_log import OneLog
 from tests.sinks.topic_batches import Twin, expected
-from tests.spans import span
 
-CORES = 2  # of the session
 TOPIC = partitions(tuple(range(40)), (), (0, 1, 2, 7, 19, 20, 33), end=40)
 FULL = partitions(*[tuple(range(40))] * 3, end=40)
 """Of splits that are all as large the tasks of two cores have the first and the last, and the one between."""
@@ -106,27 +99,6 @@ def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, 
 # --- what one partition meets is its own
 
 
-def test_one_wrong_partition_costs_the_others_nothing(plain: SparkSession, tmp_path: Path) -> None:
-    """Whatever keeps it from being written; its neighbours are in the same commit and the same files."""
-    bad = {
-        3: FailingPartition.like(MemoryPartition(3, tuple(range(40)), 40), error=CorruptRecord("bad", offset=0)),
-        4: MemoryPartition(4, tuple(range(40)), 40),
-        5: MemoryPartition(5, tuple(range(40)), 40, topic_id="another"),
-        6: ScriptedPartition.like(full := MemoryPartition(6, tuple(range(40)), 40), chunks=(full.chunk(span(0, 4)),)),
-    }
-    twin = Twin(plain, tmp_path, {**FULL, **bad}).opened()
-    before = twin.version()
-    outcomes = twin.takes({0: (0, 10), 1: (0, 10), 2: (0, 10), 3: (0, 10), 4: (5, 10), 5: (0, 10), 6: (0, 10)})
-    assert errors(outcomes) == {
-        3: (CorruptRecord, "3", 0), 4: (Gap, "4", 0), 5: (Recreated, "5", None), 6: (CoverageError, "6", 4),
-    }  # fmt: skip
-    assert brought(outcomes) == dict.fromkeys(range(3), (0, 10))
-    assert twin.version() == before + 1
-    assert twin.rows() == expected(FULL, dict.fromkeys(range(3), (0, 10)))
-    assert twin.promises == {0: [10], 1: [10], 2: [10], 3: [], 4: [], 5: [], 6: []}
-    assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) <= CORES
-
-
 def test_others_in_the_file_of_a_lost_partition_are_committed(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,8 +162,7 @@ def test_whichever_shard_comes_first_begins_the_whole_topic(plain: SparkSession,
         return {one.log_id: Offset(at) for one in (*TOPIC.values(), *more)}
 
     assert early.begin(starts(20)) == []
-    begun = OneLog(plain, KAFKA_LOG.path(str(tmp_path)), TOPIC[2].log_id).read().state
-    assert begun is not None
+    begun = OneLog(plain, KAFKA_LOG.path(str(tmp_path)), TOPIC[2].log_id).state()
     assert (early.version(), begun.offset, begun.writer) == (before + 1, 20, writer)
     came = MemoryPartition(3, (), 40)
     late, grown = Twin(plain, tmp_path, {2: TOPIC[2]}), Twin(plain, tmp_path, {3: came})

@@ -6,6 +6,7 @@ import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -98,11 +99,8 @@ def test_the_prompt_does_not_wait_for_the_replica(
 def test_where_there_is_no_replica_it_ends(
     typed: Typed, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
 ) -> None:
-    def opening() -> Reader:
-        raise ReplicaError("no replica")
-
     with pytest.raises(ReplicaError, match="no replica"):
-        Typed(opening, capsys)(*lines)
+        Typed(Mock(side_effect=ReplicaError("no replica")), capsys)(*lines)
 
 
 def test_names_are_known_those_of_the_session_too(reader: Reader) -> None:

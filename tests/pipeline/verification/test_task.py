@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -96,10 +96,7 @@ def test_a_file_that_cannot_be_read_concerns_its_own_claims(tmp_path: Path, part
 def test_a_storage_that_is_away_is_no_verdict(
     tmp_path: Path, parts: tuple[Part, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(folder: str, name: str) -> NoReturn:
-        raise OSError(errno.EIO, f"{folder}/{name}")
-
-    monkeypatch.setattr(stored, "open_parquet", unreachable)
+    monkeypatch.setattr(stored, "open_parquet", Mock(side_effect=OSError(errno.EIO, "away")))
     with pytest.raises(RuntimeError) as caught:
         compared(tmp_path, parts)
     assert isinstance(find_error(str(caught.value)), StorageUnreachable)
