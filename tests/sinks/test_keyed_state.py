@@ -136,11 +136,8 @@ def test_a_change_that_is_older_or_there_already_changes_nothing() -> None:
     assert merged(entries, {"a": KeyChange(2, "an older set does not bring it back")}) is None
 
 
-def test_the_bucket_of_a_key_is_by_its_crc_32_of_utf_8() -> None:
+def test_the_bucket_of_a_key_is_by_its_crc_32_and_has_every_change_of_it() -> None:
     assert bucket_of("ключ") == f"{crc32('ключ'.encode()) % BUCKETS:02d}"
-
-
-def test_every_change_is_in_the_bucket_of_its_key_alone() -> None:
     changes = {f"key-{number}": KeyChange(number, "") for number in range(1000)}
     parts = by_bucket(changes)
     assert len(parts) == BUCKETS

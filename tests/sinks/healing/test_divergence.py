@@ -253,10 +253,11 @@ def test_where_the_epochs_part_all_above_goes(common: int, behind: bytes) -> Non
     assert f"epoch 3 from {common} on" in found[2]
 
 
-def test_bytes_that_differ_below_the_common_point_contradict_the_epochs() -> None:
+def test_epochs_that_share_nothing_leave_it_to_the_bytes_and_those_that_contradict_them_say_so() -> None:
     found = by_epochs(Bytes(other_from(3), 0), 21)
     assert found[:2] == (Condition.EPOCHS_CONTRADICT, 3)
     assert "by their bytes up to 3 only" in found[2]
+    assert by_epochs(Bytes(LOG, 0), None)[0] is None
 
 
 @pytest.mark.parametrize(("log", "minimum", "common"), [(b"x" * END, 0, 21), (b"x" * END, 0, 0), (LOG, 12, 9)])
@@ -265,10 +266,6 @@ def test_where_no_byte_tells_that_it_is_one_log_a_person_has_to(log: bytes, mini
     assert found[0] is Condition.EPOCHS_CONTRADICT
     assert found[1] <= common
     assert "by their bytes nowhere" in found[2]
-
-
-def test_epochs_that_share_nothing_leave_it_to_the_bytes() -> None:
-    assert by_epochs(Bytes(LOG, 0), None)[0] is None
 
 
 @given(st.integers(0, 5000).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count))))

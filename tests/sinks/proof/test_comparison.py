@@ -156,14 +156,11 @@ def test_the_first_differences_are_named_and_all_are_counted() -> None:
     assert found.differences == differing(*((row["offset"], CHANGED) for row in ROWS[:LISTED]))
 
 
-def test_without_the_master_rows_are_held_against_the_ledger() -> None:
+def test_without_the_master_rows_are_held_against_the_ledger_and_a_hole_has_none() -> None:
     assert compared(master=None) == Compared(claim=WHOLE, verdict=Verdict.EQUAL, rows=12, with_master=False)
     assert compared(changed(2, flag=1), None).verdict is Verdict.REPLICA_DAMAGED
     found = compared(ROWS[:-1], None)
     assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, differing((910, MISSING)))
-
-
-def test_a_hole_has_no_rows() -> None:
     hole = Claim(OffsetRange(Offset(0), Offset(400)))
     assert compared([], None, hole).verdict is Verdict.EQUAL
     found = compared(ROWS[1:3], None, hole)

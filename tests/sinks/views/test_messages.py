@@ -347,11 +347,8 @@ def test_a_damaged_batch_shows_what_can_be_read(made: list[Row]) -> None:
     assert between(made, 104, 105, "properties") == [(None,), ({"u": "\ufffd"},)]
 
 
-def test_half_messages_and_rollbacks_are_not_seen(made: list[Row]) -> None:
-    assert between(made, 200, 300, "offset", "stored_ms", "delivered_ms") == [(201, NOON_MS, NOON_MS + 60_000)]
-
-
-def test_the_topic_of_the_record_says_whether_it_is_seen(made: list[Row]) -> None:
+def test_what_is_not_seen_half_messages_rollbacks_and_what_waits(made: list[Row]) -> None:
     """Not the properties that are left from when it waited."""
+    assert between(made, 200, 300, "offset", "stored_ms", "delivered_ms") == [(201, NOON_MS, NOON_MS + 60_000)]
     found = between(made, 300, 400, "offset", "topic", "stored_ms", "properties", "retries")
     assert found == [(301, "orders", NOON_MS, {}, 2), (302, "payments", NOON_MS + 60_000, {}, 0)]
