@@ -1,9 +1,7 @@
 """Verbs and jobs of one replica at a master that counts connections: one at a time, and nobody else hindered."""
 
 import os
-import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +21,7 @@ from sources.errors import AlreadyRunning, NotAlone
 from sources.offsets import LogId
 from tests.patience import eventually
 from tests.pipeline.test_run_state import GONE_PID, run_of
+from tests.sinks.at_once import at_once
 from tests.sinks.memory_master import MemoryMaster
 
 LOG = LogId("rocketmq", "broker-a")
@@ -125,32 +124,20 @@ def test_a_job_waits_for_the_verb_that_it_names(tmp_path: Path) -> None:
 def test_of_a_verb_and_a_job_that_begin_at_once_not_both_go_on(tmp_path: Path) -> None:
     """Each has written its word before it reads; whoever comes to read second finds the other's."""
     for number in range(20):
-        lake = tmp_path / str(number)
-        went_on: list[str] = []
-        both = threading.Barrier(2)
+        lake, went_on = tmp_path / str(number), list[str]()
 
-        def verb(lake: Path = lake, went_on: list[str] = went_on, both: threading.Barrier = both) -> None:
-            both.wait()
+        def verb(lake: Path = lake, went_on: list[str] = went_on) -> None:
             with reading(lake):
                 went_on.append("verb")
                 eventually(lambda: len(went_on) == 2, 0.05)
 
-        def job(lake: Path = lake, went_on: list[str] = went_on, both: threading.Barrier = both) -> None:
-            both.wait()
+        def job(lake: Path = lake, went_on: list[str] = went_on) -> None:
             job_connects(lake)
             went_on.append("job")
 
-        threads = [threading.Thread(target=_quietly, args=(one,)) for one in (verb, job)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with suppress(AlreadyRunning, NotAlone):
+            at_once([verb, job])
         assert len(went_on) < 2
-
-
-def _quietly(act: Callable[[], None]) -> None:
-    with suppress(AlreadyRunning, NotAlone):
-        act()
 
 
 @pytest.mark.parametrize(

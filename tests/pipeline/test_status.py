@@ -247,8 +247,6 @@ def test_what_a_master_says_forges_no_line_of_the_block() -> None:
     assert r"no\nrunning yes\x1b[2J" in shown(one)
 
 
-# --- topics
-
 TOPIC_ID, OTHER_ID = (str(uuid.UUID(int=number)) for number in (7, 8))
 BROKERS = MasterAnswer(
     held={0: span(100, 700), 2: span(0, 200), 3: span(0, 40)},  # 3 was added, and nothing of it is replicated yet

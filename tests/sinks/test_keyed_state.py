@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zlib import crc32
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,11 +124,6 @@ def test_what_retention_deleted_is_not_replayed_as_if_it_had_never_been(
 NOTHING = ENTRIES_SCHEMA.empty_table()
 
 
-def rows(entries: pa.Table | None) -> dict[str, tuple[str | None, int, bool]]:
-    assert entries is not None
-    return {row["key"]: (row["value"], row["id"], row["deleted"]) for row in entries.to_pylist()}
-
-
 def test_a_change_that_is_older_or_there_already_changes_nothing() -> None:
     entries = merged(NOTHING, {"a": KeyChange(3, None)})
     assert merged(entries, {"a": KeyChange(3, None)}) is None
@@ -158,4 +152,5 @@ def test_the_map_is_the_newest_change_of_each_key_in_whatever_order_they_come(ba
         newest |= {key: change for key, change in batch.items() if change.id > newest.get(key, KeyChange(-1, None)).id}
         after = merged(entries, batch)
         entries = entries if after is None else after
-    assert rows(entries) == {key: (one.value, one.id, one.value is None) for key, one in newest.items()}
+    found = {row["key"]: (row["value"], row["id"], row["deleted"]) for row in entries.to_pylist()}
+    assert found == {key: (one.value, one.id, one.value is None) for key, one in newest.items()}

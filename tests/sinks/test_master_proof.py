@@ -77,9 +77,6 @@ def test_an_empty_master(at: int) -> None:
     assert "--accept-master" in str(caught.value)
 
 
-# --- a master of which all has to be proven
-
-
 def ledger_of(*edges: tuple[int, int]) -> list[LedgerRow]:
     """Rows of `MASTER`'s records, from edge to edge."""
     whole = b"".join(map(raw_bytes, MASTER.records()))

@@ -347,9 +347,6 @@ def test_a_change_of_the_table_in_between_does_not_disturb(plain: SparkSession, 
     assert offsets(tmp_path) == [0, 100, 200, 300, 400]
 
 
-# --- several logs in one commit
-
-
 class Moving:
     """Logs of one run that are about to move from 0 to 500, by name, and the version that they were found at."""
 

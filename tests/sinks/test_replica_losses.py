@@ -40,9 +40,6 @@ def incidents(plain: SparkSession, warehouse: Path) -> list[tuple[str, OffsetRan
     return [(row.found.condition.value, row.found.range, row.found.action) for row in rows]
 
 
-# --- the link
-
-
 def test_a_state_without_link_gets_one_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
     opened(plain, tmp_path, MASTER)(ranges(0, 500))
     said = replace(state(plain, tmp_path), link=None, commit="another")
@@ -53,9 +50,6 @@ def test_a_state_without_link_gets_one_with_the_next_commit(plain: SparkSession,
     replica(ranges(500, 1000))
     assert state(plain, tmp_path).link is not None
     assert offsets(tmp_path) == STARTS
-
-
-# --- damage
 
 
 def test_damage_at_the_edges_of_batches(plain: SparkSession, tmp_path: Path) -> None:
@@ -109,9 +103,6 @@ def check_restart(plain: SparkSession, warehouse: Path, master: MemoryMaster) ->
     covered = sorted([(row["start"], row["end"]) for row in ledger(warehouse)] + [(100, 400)])
     assert (covered[0][0], covered[-1][1]) == (0, 1000)
     assert all(one[1] == other[0] for one, other in itertools.pairwise(covered))
-
-
-# --- what retention took
 
 
 OVERTAKEN = incident(500, 900, Condition.BELOW_MINIMUM)

@@ -93,10 +93,6 @@ def without(*numbers: int) -> list[dict[str, Any]]:
     return [row for number, row in enumerate(ROWS) if number not in numbers]
 
 
-def twice(number: int) -> list[dict[str, Any]]:
-    return [*ROWS[: number + 1], *ROWS[number:]]
-
-
 def test_a_difference_stays_in_its_claim() -> None:
     claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
     found = list(compare(claims, batches(changed(4, flag=1), 5), StreamedBytes(pieces(LOG)), FORMAT))
@@ -119,7 +115,7 @@ def test_a_difference_stays_in_its_claim() -> None:
         (without(11), 910, MISSING),
         (without(5, 6), 410, MISSING),
         ([], 0, MISSING),
-        *((twice(at), ROWS[at]["offset"], TWICE) for at in (0, 2, 11)),
+        *(([*ROWS[: at + 1], *ROWS[at:]], ROWS[at]["offset"], TWICE) for at in (0, 2, 11)),
         ([*ROWS, ROWS[-1] | {"queue_id": BROKEN}], 910, TWICE),
         (sorted([*ROWS, ROWS[2] | {"offset": 150}], key=lambda row: row["offset"]), 150, SURPLUS),
     ],
