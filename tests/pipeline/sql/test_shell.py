@@ -46,13 +46,10 @@ class Typed:
         return self._capsys.readouterr()
 
 
-def test_a_statement_may_have_many_lines_and_ends_with_its_semicolon(typed: Typed) -> None:
+def test_a_statement_may_have_many_lines_or_share_one_and_ends_with_its_semicolon(typed: Typed) -> None:
     out, err = typed("SELECT count(*) AS n", "FROM log", ";", r"\q")
     assert out == "n\n5\n"
     assert "1 row, " in err
-
-
-def test_several_statements_of_one_line(typed: Typed) -> None:
     assert typed("CREATE TEMPORARY VIEW evens AS SELECT 2 AS n; SELECT n FROM evens;", r"\q")[0] == "n\n2\n"
 
 

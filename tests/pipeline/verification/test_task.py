@@ -31,6 +31,7 @@ from sources.errors import (
     find_error,
 )
 from sources.offsets import Offset, OffsetRange
+from tests.pipeline.waiting_clock import WaitingClock
 from tests.sinks.memory_master import BROKER_A, MemoryMaster, raw_bytes
 
 SIZES = (100,) * 30
@@ -137,33 +138,20 @@ def test_a_master_that_is_away_ends_the_task(tmp_path: Path, parts: tuple[Part, 
     assert error.log == str(BROKER_A)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        assert seconds > 0
-        self.now_s += seconds
-
-
 @pytest.mark.parametrize("size_bytes", [1, 30, 250])
 def test_no_more_than_the_limit(size_bytes: int) -> None:
-    clock = Clock()
-    throttle = Throttle(100, clock=clock, sleep=clock.sleep)
-    spent = 0
-    for _ in range(50):
+    clock = WaitingClock()
+    throttle = Throttle(100, clock=clock.monotonic, sleep=clock.sleep)
+    for times in range(1, 51):
         throttle.spend(size_bytes)
-        spent += size_bytes
-        assert clock.now_s - 1000 == pytest.approx(spent / 100)
+        assert clock.monotonic() == pytest.approx(times * size_bytes / 100)
 
 
 def test_slow_work_is_not_slowed_down() -> None:
-    clock = Clock()
-    throttle = Throttle(100, clock=clock, sleep=clock.sleep)
+    clock = WaitingClock()
+    throttle = Throttle(100, clock=clock.monotonic, sleep=clock.sleep)
     throttle.spend(10)
-    clock.now_s = 1005.0
+    clock.sleep(5.0)
+    before_s = clock.monotonic()
     throttle.spend(100)
-    assert clock.now_s == 1005.0
+    assert clock.monotonic() == before_s
