@@ -27,6 +27,7 @@ from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Seen, Sighting, path_beside, write_seen
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
+from tests.around import at_each
 from tests.patience import PATIENCE_S
 from tests.pipeline.running import job_config
 
@@ -231,15 +232,13 @@ def test_the_planner_is_never_told_of_an_older_state(tmp_path: Path, monkeypatch
     """The job says it while it looks, and each batch when it ends."""
     made = Made(tmp_path, available_now=False)
     made.poll()
-    write, is_writing, may_end = standing.write, threading.Event(), threading.Event()
+    is_writing, may_end = threading.Event(), threading.Event()
 
-    def write_slowly(path: str, said: standing.Standing) -> None:
-        if threading.current_thread() is looking:
-            is_writing.set()
-            may_end.wait(PATIENCE_S)
-        write(path, said)
+    def hold_up(*_: object) -> None:
+        is_writing.set()
+        may_end.wait(PATIENCE_S)
 
-    monkeypatch.setattr(standing, "write", write_slowly)
+    at_each(monkeypatch, standing, "write", hold_up, when=lambda *_: threading.current_thread() is looking)
     looking = threading.Thread(target=made.poll)
     in_batch = threading.Thread(target=lambda: made.batch(b=MasterSilent("away")))
     made.a.restart()

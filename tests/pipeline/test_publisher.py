@@ -5,13 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from pipeline.monitoring import publisher
-from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_file import RunFile, runs_of
@@ -19,6 +17,7 @@ from pipeline.monitoring.run_state import FRESH_S, Run, RunState, tellers
 from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, TakenOver
 from sources.offsets import LogId
+from tests.around import at_each
 from tests.log_lines import said_by
 from tests.patience import eventually
 from tests.pipeline.sample_progress import PROGRESS
@@ -104,20 +103,10 @@ def test_many_logs_are_entered_with_few_writes_and_said_anew_when_they_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher, "LOOK_AGAIN_S", 60.0)
-    write, tell = RunFile.write, Progress.as_json
     writes: list[Run] = []
     told: list[str] = []
-
-    def noted(file: RunFile, run: Run) -> None:
-        writes.append(run)
-        write(file, run)
-
-    def noted_facts(one: Progress, readers: Readers) -> dict[str, Any]:
-        told.append(one.log_id)
-        return tell(one, readers)
-
-    monkeypatch.setattr(RunFile, "write", noted)
-    monkeypatch.setattr(Progress, "as_json", noted_facts)
+    at_each(monkeypatch, RunFile, "write", lambda _, run: writes.append(run))
+    at_each(monkeypatch, Progress, "as_json", lambda one, _: told.append(one.log_id))
     ids = [f"rocketmq/{at}" for at in range(300)]
     mine = Job(tmp_path)
     with ThreadPoolExecutor(64) as pool:

@@ -26,6 +26,7 @@ from sinks.upkeep.merge import Merge, Merging
 from sources.errors import ConfigurationError, MasterError, ReplicaError
 from sources.metadata import TOPICS
 from sources.offsets import LogId, Offset
+from tests.around import at_first
 from tests.patience import wait_until
 from tests.sinks.at_once import at_once
 from tests.sinks.unheard import lose_answers
@@ -141,18 +142,10 @@ def test_somebody_who_commits_in_between_makes_it_look_again(
     """Other files are in the place of those that were compared; nothing may be lost or doubled."""
     table.record(topics(orders=6), NOON)
     table.record(topics(orders=6, payments=6), LATER)
-    replace = KernelTable.replace
-    interrupted: list[str] = []
-
-    def others_first(kernel: KernelTable, *args: Any, **named: Any) -> int:
-        if not interrupted:
-            interrupted.append(kernel.path)
-            rewrite(KernelTable(plain, kernel.path))
-        return replace(kernel, *args, **named)
-
-    monkeypatch.setattr(KernelTable, "replace", others_first)
+    kernel = KernelTable(plain, str(tmp_path / "topics"))
+    interrupted = at_first(monkeypatch, KernelTable, "replace", lambda: rewrite(kernel))
     assert table.record(topics(orders=4, payments=6), MUCH_LATER) == 2
-    assert len(interrupted) == 1
+    assert interrupted
     assert versions(tmp_path) == [
         ("orders", 6, NOON, MUCH_LATER, False),
         ("orders", 4, MUCH_LATER, None, True),

@@ -28,6 +28,7 @@ from sources.errors import ReplicaError, TakenOver
 from sources.loss import Condition
 from sources.master import Known
 from sources.offsets import END, LogId, Offset, OffsetRange
+from tests.around import at_each
 from tests.sinks.accounts import incident, ledger_row
 from tests.sinks.at_once import at_once
 from tests.sinks.batches import offsets
@@ -406,14 +407,10 @@ def test_each_log_lost_during_retries_leaves_the_commit(
 ) -> None:
     moving = Moving(plain, path, "a", "b", "c")
     taken = iter("abc")
-    attempt = Positions._attempt
-
-    def take_one_first(self: Positions, on: Snapshot, moves: Sequence[Move]) -> None:
-        if len(moves) > 1:
-            moving.tables[next(taken)].claim(this_writer())
-        attempt(self, on, moves)
-
-    monkeypatch.setattr(Positions, "_attempt", take_one_first)
+    at_each(
+        monkeypatch, Positions, "_attempt", lambda *_: moving.tables[next(taken)].claim(this_writer()),
+        when=lambda _, on, moves: len(moves) > 1,
+    )  # fmt: skip
     assert moving.commit() == ["a", "b"]
     assert moving.states() == {"a": None, "b": None, "c": 500}
     assert offsets(tmp_path) == [0, 100, 200, 300, 400]

@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -19,6 +18,7 @@ from sinks.values.incident import Action
 from sources.errors import TakenOver
 from sources.loss import Condition
 from sources.offsets import OffsetRange
+from tests.around import at_each
 from tests.sinks.accounts import incident
 from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.killed import Killed, killed
@@ -79,16 +79,8 @@ def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
 ) -> None:
     master = Damaged(SIZES, bad=(100,))
     replica = opened(plain, tmp_path, master)
-    kind, method = killed_in
-    write = getattr(kind, method)
-
-    def die(*given: Any) -> None:
-        if is_done:
-            write(*given)
-        raise Killed
-
     with monkeypatch.context() as patched:
-        patched.setattr(kind, method, die)
+        at_each(patched, *killed_in, killed, after=is_done)
         with pytest.raises(Killed):
             replica(ranges(0, 500, 200))
     check_restart(plain, tmp_path, master)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +44,7 @@ from sources.errors import (
 from sources.loss import Condition
 from sources.master import Chunk, Damage, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.around import at_each
 from tests.patience import PATIENCE_S
 from tests.sinks.groups import Slow
 from tests.sinks.memory_master import (
@@ -386,20 +388,13 @@ def test_of_a_batch_that_finds_a_disk_full_no_file_is_left(
     plain: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first task has written its file when the second finds no room."""
-    finish, finished = SharedFile.finish, list[SharedFile]()
-
-    def finish_one(file: SharedFile) -> None:
-        finish(file)
-        finished.append(file)
-        if len(finished) == 2:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(SharedFile, "finish", finish_one)
+    finished = Mock(side_effect=[None, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))])
+    at_each(monkeypatch, SharedFile, "finish", finished, after=True)
     planned = [*splits((0, 500), log_id="rocketmq/a"), *splits((0, 500), log_id="rocketmq/b")]
     logs = {one.log_id: LogWriter(MASTER, 0, None, None, str(warehouse)) for one in planned}
     with pytest.raises(StorageUnreachable, match="No space left"):
         run_splits(plain, planned, logs)
-    assert (len(finished), list((warehouse / "log").iterdir())) == (2, [])
+    assert (finished.call_count, list((warehouse / "log").iterdir())) == (2, [])
 
 
 MIB = 1024 * 1024

@@ -1,6 +1,5 @@
 """A topic's partitions as a group of logs: batches, what a kill leaves, what one partition meets, who owns them."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 
@@ -10,10 +9,8 @@ from pyspark.sql import SparkSession
 from sinks.batch.opening import open_together
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.log_state import LogState
-from sinks.state.positions import Move, Positions
+from sinks.state.positions import Positions
 from sinks.tables import KAFKA_LOG
 from sources.errors import (
     LogtwinError,
@@ -23,6 +20,7 @@ from sources.errors import (
 )
 from sources.master import Committed
 from sources.offsets import LogId, Offset, partition_log
+from tests.around import at_each, at_first
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
     ORDERS,
@@ -104,11 +102,6 @@ def test_others_in_the_file_of_a_lost_partition_are_committed(
 ) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
     built_on: list[int] = []
-    attempt = Positions._attempt
-
-    def noted(self: Positions, on: Snapshot, moves: Sequence[Move]) -> None:
-        built_on.append(on.version)
-        attempt(self, on, moves)
 
     def take(step: BatchStep) -> None:
         if step is BatchStep.FILES and twin.offsets[0] == 0:
@@ -116,7 +109,7 @@ def test_others_in_the_file_of_a_lost_partition_are_committed(
 
     twin = Twin(plain, tmp_path, FULL, on_step=take).opened()
     before = twin.version()
-    monkeypatch.setattr(Positions, "_attempt", noted)
+    at_each(monkeypatch, Positions, "_attempt", lambda _, on, moves: built_on.append(on.version))
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
     assert built_on == [before, before + 1]  # not again on what is known to be stale
     assert errors(outcomes) == {0: (TakenOver, "0", 0)}
@@ -179,19 +172,11 @@ def test_of_two_jobs_that_begin_a_topic_at_once_the_first_decides(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one finds it fresh, and by then a ledger with rows of it, which is no contradiction."""
-    others: list[Twin] = []
-    check = Bookkeeping.check
-
-    def begun_first(self: Bookkeeping, states: Mapping[LogId, LogState]) -> None:
-        if not others:
-            others.append(Twin(plain, tmp_path, TOPIC))
-            others[0].opened(begins_at=20).takes({0: (20, 30)})
-        check(self, states)
-
-    monkeypatch.setattr(Bookkeeping, "check", begun_first)
+    other = Twin(plain, tmp_path, TOPIC)
+    at_first(monkeypatch, Bookkeeping, "check", lambda: other.opened(begins_at=20).takes({0: (20, 30)}))
     twin = Twin(plain, tmp_path, TOPIC).opened(begins_at=40)
     assert twin.offsets == {0: 30, 1: 20, 2: 20}
-    assert errors(others[0].takes({1: (20, 30)})) == {1: (TakenOver, "1", 20)}
+    assert errors(other.takes({1: (20, 30)})) == {1: (TakenOver, "1", 20)}
     assert brought(twin.takes({1: (20, 30)})) == {1: (20, 30)}
 
 
