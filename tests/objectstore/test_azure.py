@@ -72,9 +72,7 @@ def test_config_check_says_in_seconds_what_is_wrong_with_it(azure: Azurite, tmp_
     assert said(there) == f"ok      warehouse: {there}: a file was written and removed"
     assert "[ContainerNotFound]" in said(f"abfs://{of('nowhere')}/lake")
     assert "[AuthorizationFailure]" in said(there, account_key=f"file:{key}")
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         begun_s = time.monotonic()
         text = said(there, endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert "does not answer; expected a file that is written and removed within 10 s" in text

@@ -18,6 +18,7 @@ from sinks.storage.check import check_storage
 from sinks.storage.place import placed
 from sinks.storage.settings import Storage, use
 from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable
+from tests.deaf_port import deaf_port
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import (
     ACCESS_DENIED,
@@ -192,10 +193,9 @@ def test_an_endpoint_that_is_no_s3(
 @pytest.mark.usefixtures("asked_once")
 def test_an_endpoint_that_cannot_be_reached() -> None:
     """A silent one is given up after `patience_s`."""
-    with socket.socket() as taken, socket.create_server(("127.0.0.1", 0)) as silent:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         for host, words in (
-            (f"127.0.0.1:{taken.getsockname()[1]}", "nobody answers at its endpoint"),
+            (f"127.0.0.1:{deaf_port()}", "nobody answers at its endpoint"),
             ("no-such-host.invalid:9000", "host name has no address"),
             (f"127.0.0.1:{silent.getsockname()[1]}", "does not answer in time"),
         ):

@@ -6,11 +6,12 @@ How far it goes back in each scenario of dister's specification: `tests/dister`.
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.job import replicated_logs
 from pipeline.job.losses import mend
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
@@ -20,6 +21,7 @@ from sinks.state.fence import this_writer
 from sources.dister.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated, RepairPending, Rewritten, TakenOver
 from sources.registry import open_log
+from tests.around import at_first
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import dirty, leader, write_log
 from tests.pipeline import running
@@ -80,17 +82,11 @@ def test_off_leaves_the_repair_to_a_person(twin: Twin) -> None:
 @also_with_spark
 def test_43_a_log_that_is_rewritten_under_a_running_job(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it is longer than before; a repair that fails is tried again, after a wait."""
-    failures = [MasterSilent("gone for a moment")]
-
-    def failing_once(*given: Any, **named: Any) -> None:
-        if failures:
-            raise failures.pop()
-        mend(*given, **named)
+    failed = at_first(monkeypatch, replicated_logs, "mend", Mock(side_effect=MasterSilent("gone for a moment")))
 
     def writer() -> object:
         return twin.state and twin.state.writer
 
-    monkeypatch.setattr("pipeline.job.replicated_logs.mend", failing_once)
     write_log(twin.folder, leader(30))
     running.register(twin.spark)
     job = Job(twin.spark, twin.config(), available_now=False)
@@ -102,7 +98,7 @@ def test_43_a_log_that_is_rewritten_under_a_running_job(twin: Twin, monkeypatch:
         now = running.run_until(job, lambda now: now.records == 90)
         twin.assert_equal()
         assert (twin.epoch, writer()) == (1, first)
-        assert not failures
+        assert failed
         assert now.failures["MasterSilent"] == 1
 
         replace_at_once(twin, leader(5))

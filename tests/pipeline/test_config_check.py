@@ -19,6 +19,7 @@ from pipeline.inspect.config_check import Check, checks
 from pipeline.inspect.first_contact import Contact, contacts, tell_at_start
 from pipeline.spark import session
 from pipeline.spark.master_url import checked_master, reached_master
+from pipeline.system.processes import free_port
 from sources.errors import ConfigurationError, MasterUnreachable, NobodyListens
 from tests.deaf_port import deaf_port
 from tests.patience import wait_until
@@ -57,10 +58,7 @@ def found_of(config: Config) -> dict[str, Check]:
 
 
 def test_a_sound_configuration_is_checked_and_nothing_is_left(master: Served, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    found = found_of(config_of(master, tmp_path, metrics={"port": port}))
+    found = found_of(config_of(master, tmp_path, metrics={"port": free_port()}))
     assert [one for one in found.values() if not one.is_right] == []
     assert {"extras", "Java", "jars", "warehouse", "metrics", "rocketmq/broker-a"} == found.keys()
     # what the master says it is: its own name, version and role
@@ -83,9 +81,7 @@ def test_each_thing_that_is_wrong_is_told_beside_what_is_right(
     monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
     (tmp_path / "a-file").touch()
     topic = {"id": "kafka/east/orders", "servers": f"127.0.0.1:{deaf_port()}"}
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         config = config_of(
             master, tmp_path / "a-file", metrics={"port": taken.getsockname()[1]}, topics=[topic],
             jars={"folder": str(tmp_path / "no-jars")},
@@ -134,9 +130,7 @@ def test_a_master_of_spark_has_a_form_that_spark_knows(monkeypatch: pytest.Monke
 
 def test_a_cluster_of_spark_needs_one_master_that_takes_connections_in_time() -> None:
     deaf = f"127.0.0.1:{deaf_port()}"
-    with socket.socket() as one, ExitStack() as queue:
-        one.bind(("127.0.0.1", 0))
-        one.listen(0)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as one, ExitStack() as queue:
         at = f"127.0.0.1:{one.getsockname()[1]}"
         both = f"spark://{deaf},{at}"
         assert reached_master(both) == f"{both} listens; not there: {deaf}: Connection refused"
@@ -239,17 +233,12 @@ def test_of_several_one_that_is_away_keeps_none_from_starting(
 
 
 def test_who_is_late_is_told_and_not_refused(caplog: pytest.LogCaptureFixture) -> None:
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         at = f"127.0.0.1:{silent.getsockname()[1]}"
         config = parse({"logs": [{"id": "rocketmq/b", "master": at, "remoting": at}]}, where="job.toml")
         (one,) = contacts(config, within_s=0.2)
-        assert (one.is_late, one.is_right, f"within 0.2 s, found none from {at}" in str(one.error)) == (
-            True,
-            False,
-            True,
-        )
+        assert (one.is_late, one.is_right) == (True, False)
+        assert f"within 0.2 s, found none from {at}" in str(one.error)
         with caplog.at_level(logging.WARNING):
             tell_at_start(config, {})
         assert "rocketmq/b: the master has not answered" in caplog.text

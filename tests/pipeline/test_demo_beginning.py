@@ -1,9 +1,10 @@
-"""When the demo's producer may begin: a running master, and a slave in the place of the replica; what S3 needs."""
+"""When the demo's producer begins: a running master, a slave in the place of the replica; what it sends; S3."""
 
 import importlib.util
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from rich.console import Console
 
 from pipeline.config.configuration import parse
 from pipeline.demo import rocketmq, s3_server
+from pipeline.demo.shop_database import DATABASE, TABLE, ShopDatabase
+from sinks.typed.formats.canal import Canal
+from sinks.typed.formats.changes import WantedRows
 from sources.errors import ConfigurationError
 from sources.registry import open_log
 from sources.rocketmq.embedded.master import EmbeddedMaster
@@ -57,3 +61,28 @@ def test_without_moto_the_s3_server_says_what_to_do(
         s3_server.main([])
     assert ended.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_its_events_make_its_rows() -> None:
+    shop, read, kept = ShopDatabase(7), Canal(WantedRows(DATABASE, TABLE, ("id",))), dict[bytes, dict[str, bytes]]()
+    for event in islice(shop.events(), 2_000):
+        for row in read(event):
+            if row.empties:
+                kept.clear()
+            elif row.deletes:
+                del kept[bytes(row["id"])]
+            else:
+                kept[bytes(row["id"])] = {name: bytes(raw) for name, raw in row.items()}
+    assert len(kept) == len(shop.rows) > 100
+    for values in shop.rows.values():
+        made = kept[str(values["id"]).encode()]
+        assert made["credit"].decode() == values["credit"]
+        assert (made["city"] == b"null") == (values["city"] is None)
+
+
+def test_the_same_seed_makes_the_same_rows() -> None:
+    one, other = ShopDatabase(7), ShopDatabase(7)
+    for shop in (one, other):
+        for _ in islice(shop.events(), 500):
+            pass
+    assert one.rows == other.rows

@@ -221,21 +221,6 @@ def test_a_byte_flipped_in_each_field_of_what_is_to_come(operator: Operator, log
         assert found[row["offset"] : row["end"]] == whole[row["offset"] : row["end"]]
 
 
-def test_a_byte_flipped_in_a_file_of_the_replica(operator: Operator, log: FaultyLog) -> None:
-    file = max((operator.lake / "log").glob("*.parquet"), key=lambda one: one.stat().st_size)
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    file.write_bytes(data)
-    for crc in (operator.lake / "log").glob(f".{file.name}.crc"):
-        crc.unlink()
-    said = operator.fails(5, "Divergent", "verify", "--restart")
-    assert "replica" in said.out + said.err
-    assert "replica_damaged" in operator.must("incidents list").out
-    operator.must("repair")
-    operator.must("backfill", "--log", "rocketmq/test")
-    goes_on(operator, log)
-
-
 def refused(operator: Operator, code: int, *words: object) -> None:
     said = operator.fails(code, "")
     assert [word for word in words if str(word) not in said.err] == []

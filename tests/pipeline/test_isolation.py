@@ -4,7 +4,6 @@ That it costs others no more than a second: `tests/soak/test_isolation.py`, on a
 """
 
 import random
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pipeline.monitoring.progress import Phase
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MasterError, OffsetOutOfRange, Rewritten
 from sources.offsets import Offset
 from sources.rocketmq.wire.remoting import Command, encode_command
+from tests.deaf_port import deaf_port
 from tests.pipeline.faulty_link import Fault
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.isolation import STEADY, World, settled_world
@@ -82,9 +82,8 @@ def test_what_ends_one_log_ends_no_other(session: SparkSession, tmp_path: Path) 
     bad = damaged.messages[40]  # not in the newest file, where it would be the end of the log so far
     before = damaged.data()[:bad]
     damaged.flip(Offset(bad + 95))
-    with socket.socket() as taken, ScriptedBroker(hostile) as broker:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take it, nobody answers
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with ScriptedBroker(hostile) as broker:
+        address = f"127.0.0.1:{deaf_port()}"
         gone = {"master": address, "remoting": address, "connect_attempts": 1}
         odd: dict[str, object] = {"master": str(broker.address), "remoting": str(broker.address)}
         config = config_of(lake, logs, wrong={"path": str(tmp_path / "nowhere")}, gone=gone, hostile=odd)

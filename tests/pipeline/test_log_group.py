@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ from sources.group.offsets import GroupOffset
 from sources.group.standing import ListedLog, Seen, Sighting, path_beside, write_seen
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
+from tests.around import at_each
 from tests.patience import PATIENCE_S
 from tests.pipeline.running import job_config
 
@@ -230,15 +232,13 @@ def test_the_planner_is_never_told_of_an_older_state(tmp_path: Path, monkeypatch
     """The job says it while it looks, and each batch when it ends."""
     made = Made(tmp_path, available_now=False)
     made.poll()
-    write, is_writing, may_end = standing.write, threading.Event(), threading.Event()
+    is_writing, may_end = threading.Event(), threading.Event()
 
-    def write_slowly(path: str, said: standing.Standing) -> None:
-        if threading.current_thread() is looking:
-            is_writing.set()
-            may_end.wait(PATIENCE_S)
-        write(path, said)
+    def hold_up(*_: object) -> None:
+        is_writing.set()
+        may_end.wait(PATIENCE_S)
 
-    monkeypatch.setattr(standing, "write", write_slowly)
+    at_each(monkeypatch, standing, "write", hold_up, when=lambda *_: threading.current_thread() is looking)
     looking = threading.Thread(target=made.poll)
     in_batch = threading.Thread(target=lambda: made.batch(b=MasterSilent("away")))
     made.a.restart()
@@ -274,11 +274,7 @@ def test_a_batch_under_way_does_not_take_a_stop_back(tmp_path: Path, monkeypatch
 def test_a_standing_that_cannot_be_written_is_an_error_of_each_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, available_now: bool, number: int, kind: type[ReplicaError]
 ) -> None:
-    made = Made(tmp_path, available_now=available_now)
-
-    def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
+    made, refuse = Made(tmp_path, available_now=available_now), Mock(side_effect=OSError(number, os.strerror(number)))
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(standing, "write", refuse)
         made.poll()

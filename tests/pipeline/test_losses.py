@@ -96,9 +96,6 @@ def test_a_loss_is_decided_by_the_option_and_what_is_known(case: Any, overrules:
         assert decide(on_loss, error, position, bounds, overrules=overrules) == expected, (on_loss, error)
 
 
-# --- what an operator is told
-
-
 def test_a_difference_names_the_repair_and_a_loss_that_stops_a_log_the_option() -> None:
     for kind in (AboveMaximum, Rewritten, Recreated):
         assert "logtwin repair" in str(explained(kind("differs", offset=1, hint="Look."), "fail", POSITION))

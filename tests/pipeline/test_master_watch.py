@@ -104,14 +104,11 @@ def history(*sightings: tuple[float, int], reached: int = 0) -> MasterHistory:
     return found
 
 
-def test_the_lag_is_the_age_of_the_first_byte_that_is_not_committed() -> None:
+def test_the_lag_is_the_age_of_the_first_byte_that_is_not_committed_and_before_the_first_look_unknown() -> None:
     """That at 100 was first seen by who found 300. The first of all may be older than the first look: nobody saw it."""
     seen = history((100, 100), (103, 300), (104, 300), (105, 350))
     said = {0: 10, 99: 10, 100: 7, 299: 7, 300: 5, 350: 0, 900: 0}
     assert {reached: seen.lag_s(Offset(reached), now_s=110) for reached in said} == said
-
-
-def test_nothing_is_known_before_the_first_look() -> None:
     assert MasterHistory().lag_s(Offset(0), 10) is None
     assert MasterHistory().growth_bytes_per_s() is None
     assert history((5, 100)).growth_bytes_per_s() is None

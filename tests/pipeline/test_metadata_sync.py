@@ -208,9 +208,9 @@ def test_a_failure_is_said_once_and_does_not_end_it(
 
 
 @pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED, Phase.DONE])
-def test_it_ends_with_its_log(tables: Tables, phase: Phase) -> None:
-    """A log that another job took over has failed; that job writes its metadata now."""
-    now = [RUNNING]
+def test_it_ends_with_its_log_and_a_waiting_log_has_not_ended(tables: Tables, phase: Phase) -> None:
+    """And not while that waits. One that another job took over has failed; that job writes its metadata now."""
+    now = [replace(RUNNING, phase=Phase.WAITING)]
     with fetching(sync(topics_only, rhythm(0, 0.01), lambda: now[0])):
         wait_until(lambda: len(tables.recorded) > 2, "three fetches")
         now[0] = replace(RUNNING, phase=phase)
@@ -229,13 +229,6 @@ def test_nothing_is_written_once_its_log_has_ended_meanwhile(tables: Tables) -> 
     with fetching(sync(fetch, rhythm(0, 0.01), lambda: now[0])):
         wait_until(lambda: not _is_alive(), "the end of the thread")
     assert tables.recorded == []
-
-
-def test_a_waiting_log_has_not_ended(tables: Tables) -> None:
-    """MS-11."""
-    waiting = replace(RUNNING, phase=Phase.WAITING)
-    with fetching(sync(topics_only, rhythm(0, 0.01), lambda: waiting)):
-        wait_until(lambda: len(tables.recorded) > 2, "three fetches")
 
 
 def test_stop_is_bounded_and_a_late_answer_is_dropped(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,9 +143,6 @@ def test_jobs_of_one_process_do_not_meet(endpoint: Endpoint) -> None:
         assert {log_id for _, log_id, *_ in endpoint.values(KNOWN) if log_id} == {"rocketmq/a"}
 
 
-# --- the endpoint
-
-
 def test_the_endpoint_listens_on_the_loopback_until_the_job_ends(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     with pytest.raises(KeyboardInterrupt), serving(MetricsConfig(port=0)):
@@ -233,9 +230,6 @@ def test_a_job_can_be_watched_while_it_runs(
     operator.replicates()
     for name in ("logtwin_master_maximum_offset_bytes", "logtwin_committed_offset_bytes"):
         assert {found.get((name, "rocketmq/test")) for found in seen} - {None, 0} == {fixture_550.max_offset}
-
-
-# --- names, units, document
 
 
 def test_the_document_and_the_endpoint_name_the_same(families: list[Metric]) -> None:

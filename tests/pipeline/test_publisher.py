@@ -1,26 +1,24 @@
 """A run says that it lives: from its start, at each change, to its end; and it gives way to nobody by accident."""
 
 import logging
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from pipeline.monitoring import publisher
-from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_state import FRESH_S, Run, RunFile, RunState, runs_of, tellers
 from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, TakenOver
 from sources.offsets import LogId
+from tests.around import at_each
 from tests.log_lines import said_by
-from tests.patience import PATIENCE_S, eventually
+from tests.patience import eventually
 from tests.pipeline.sample_progress import PROGRESS
 from tests.pipeline.test_run_state import LOG, run_of
 
@@ -104,20 +102,10 @@ def test_many_logs_are_entered_with_few_writes_and_said_anew_when_they_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher, "LOOK_AGAIN_S", 60.0)
-    write, tell = RunFile.write, Progress.as_json
     writes: list[Run] = []
     told: list[str] = []
-
-    def noted(file: RunFile, run: Run) -> None:
-        writes.append(run)
-        write(file, run)
-
-    def noted_facts(one: Progress, readers: Readers) -> dict[str, Any]:
-        told.append(one.log_id)
-        return tell(one, readers)
-
-    monkeypatch.setattr(RunFile, "write", noted)
-    monkeypatch.setattr(Progress, "as_json", noted_facts)
+    at_each(monkeypatch, RunFile, "write", lambda _, run: writes.append(run))
+    at_each(monkeypatch, Progress, "as_json", lambda one, _: told.append(one.log_id))
     ids = [f"rocketmq/{at}" for at in range(300)]
     mine = Job(tmp_path)
     with ThreadPoolExecutor(64) as pool:
@@ -194,26 +182,18 @@ def test_any_error_of_publishing_is_logged_once_and_passes(
 ) -> None:
     """Were its thread to end, others would take the job for dead after a while, and begin another one."""
     monkeypatch.setattr(publisher, "PUBLISH_EVERY_S", 0.01)
-    failing = threading.Event()
-    failed = threading.Semaphore(0)
-
-    class Failing(Job):
-        def progress(self) -> Progress:
-            if failing.is_set():
-                failed.release()
-                raise ZeroDivisionError("nobody thought of it")
-            return super().progress()
-
-    mine, position = Failing(tmp_path), PROGRESS.position
-    mine.enter()
+    mine, progress = Job(tmp_path), Mock(return_value=PROGRESS)
+    mine.publisher.enter(LOG, progress, take_over=False)
     with caplog.at_level(logging.WARNING):
-        failing.set()
-        since = datetime.now(UTC)
-        for _ in range(3):
-            assert failed.acquire(timeout=PATIENCE_S)
+        progress.side_effect, before, since = (
+            ZeroDivisionError("nobody thought of it"),
+            progress.call_count,
+            datetime.now(UTC),
+        )
+        assert eventually(lambda: progress.call_count > before + 3)
         assert eventually(lambda: on_disk(tmp_path).updated_at > since)  # the run lives, and says what it said before
-        assert said(tmp_path).facts["position"] == position
-        failing.clear()
+        assert said(tmp_path).facts["position"] == PROGRESS.position
+        progress.side_effect = None
         mine.end()
     assert ["nobody thought of it" in one and LOG in one for one in said_by(publisher.__name__, caplog)] == [True]
 
@@ -226,18 +206,10 @@ def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
     (tmp_path / "_runs").write_text("a file where a folder should be")
     if defect:
         monkeypatch.setattr(RunFile, "write", Mock(side_effect=TypeError("nobody thought of it")))
-    asked = threading.Semaphore(0)
-
-    class Counting(Job):
-        def progress(self) -> Progress:
-            asked.release()
-            return super().progress()
-
-    mine = Counting(tmp_path)
+    mine, progress = Job(tmp_path), Mock(return_value=PROGRESS)
     with caplog.at_level(logging.WARNING):
-        mine.enter()
-        for _ in range(5):
-            assert asked.acquire(timeout=PATIENCE_S)
+        mine.publisher.enter(LOG, progress, take_over=False)
+        assert eventually(lambda: progress.call_count >= 5)
         mine.end()
     assert ["others cannot see" in one for one in said_by(publisher.__name__, caplog)] == [True]
 

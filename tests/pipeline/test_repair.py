@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 
@@ -170,11 +170,8 @@ def test_a_file_that_cannot_be_reached_just_now_is_not_taken_out(
     spoil(newest_file(bench))
     bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
 
-    def unreachable(folder: str, name: str) -> NoReturn:
-        raise OSError(errno.EIO, f"{folder}/{name}")
-
     with monkeypatch.context() as away:
-        away.setattr(module, "open_parquet", unreachable)
+        away.setattr(module, "open_parquet", Mock(side_effect=OSError(errno.EIO, "away")))
         with pytest.raises(StorageUnreachable):
             bench.repair()
     assert bench.holes() == ()

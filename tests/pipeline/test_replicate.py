@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -24,6 +25,7 @@ from sources.loss import Condition
 from sources.offsets import Offset
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
+from tests.around import at_each
 from tests.patience import PATIENCE_S, eventually
 from tests.pipeline import group_in_process
 from tests.pipeline.faulty_link import Fault, Link
@@ -52,9 +54,7 @@ def test_an_unforeseen_error_ends_its_own_log_only(
     logs = [{"id": f"rocketmq/{name}", "path": str(log.path)} for name in ("a", "starting", "looked-at")]
     job = Job(spark, parse({"warehouse": str(tmp_path / "lake"), "logs": logs}, where="x"), available_now=True)
 
-    def fail(*_: object) -> None:
-        raise KeyError("a defect")
-
+    fail = Mock(side_effect=KeyError("a defect"))
     monkeypatch.setattr(job.logs[1]._logs, "claim", fail)
     monkeypatch.setattr(job.logs[2], "_ask_master", fail)
     job.start()
@@ -113,13 +113,8 @@ class Held:
     """A log of a job that claims only once it `may`."""
 
     def __init__(self, one: Replication, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.may, claim = threading.Event(), one._logs.claim
-
-        def wait_and_claim(**named: bool) -> Offset | None:
-            assert self.may.wait(PATIENCE_S)
-            return claim(**named)
-
-        monkeypatch.setattr(one._logs, "claim", wait_and_claim)
+        self.may = threading.Event()
+        at_each(monkeypatch, one._logs, "claim", lambda **_: self.may.wait(PATIENCE_S))
 
 
 def test_logs_that_run_are_replicated_while_others_start(

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -105,13 +106,12 @@ def part(number: int) -> LogId:
 # A start
 
 
-def test_nothing_is_claimed_of_a_master_that_does_not_answer(opened: Opened, tmp_path: Path) -> None:
-    class Away(MemoryTopic):
-        def poll(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
-            raise MasterUnreachable("away")
-
+def test_nothing_is_claimed_of_a_master_that_does_not_answer(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryTopic, "held", Mock(side_effect=MasterUnreachable("away")))
     with pytest.raises(MasterUnreachable):
-        begun(opened, Away({}))
+        begun(opened, topic())
     assert topics_held(str(tmp_path / "lake")) == {}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -96,10 +97,7 @@ def test_it_asks_for_what_the_job_has_and_says_once_what_is_wrong(
 def test_a_failure_of_its_own_is_said_and_ends_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError("defect")
-
-    monkeypatch.setattr(Rosters, "of", fail)
+    monkeypatch.setattr(Rosters, "of", Mock(side_effect=KeyError("defect")))
     calls = RollCall(parse({"warehouse": str(tmp_path)}, where="job.toml"))
     calls.ask()
     assert calls.answer() is None

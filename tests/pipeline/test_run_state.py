@@ -1,10 +1,11 @@
-"""What a run says: believed for a while, told by whoever has a log now, and of several runs as one."""
+"""What a run says: believed for a while, told by whoever has a log now, of several runs as one; and the files of it."""
 
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ from pipeline.monitoring.progress import ENDED, Phase
 from pipeline.monitoring.run_state import (
     FRESH_S,
     Run,
+    RunFile,
     RunState,
     check_free,
     is_gone,
     process_space,
+    runs_of,
+    runs_seen,
     superseded,
     tellers,
     told_together,
@@ -195,3 +199,35 @@ def test_a_topic_of_several_runs_is_told_as_one() -> None:
 )
 def test_what_others_tell_can_go(runs: list[Run], gone: str) -> None:
     assert [one.writer.run for one in superseded(runs, NOW)] == list(gone)
+
+
+@pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
+def test_a_write_replaces_what_was_there(tmp_path: Path, uri: bool) -> None:
+    warehouse = tmp_path / "lake ä"
+    file = RunFile(f"file://{warehouse}" if uri else str(warehouse), "mine")
+    assert file.read() is None
+    file.write(run_of())
+    file.write(run_of(phase=Phase.DONE))
+    assert file.read() == run_of(phase=Phase.DONE)
+    assert [path for path in warehouse.rglob("*") if path.is_file()] == [warehouse / "_runs/mine.json"]
+
+
+def test_runs_are_those_of_jobs_and_what_cannot_be_understood_is_left_out(tmp_path: Path) -> None:
+    assert runs_of(str(tmp_path)) == []
+    for name in ("a", "b"):
+        RunFile(str(tmp_path), name).write(run_of(name=name))
+    RunFile(str(tmp_path), "verify", "_reading/rocketmq/broker-a").write(run_of(name="verify"))
+    (tmp_path / "_runs/rocketmq").mkdir()
+    (tmp_path / "_runs/rocketmq/broker-a.json").write_text('{"run": "of an older version"}')
+    (tmp_path / "_runs/c.json").write_text("{")
+    assert {one.writer.run for one in runs_of(str(tmp_path))} == {"a", "b"}
+
+
+def test_a_place_that_cannot_be_reached_is_an_oserror(caplog: pytest.LogCaptureFixture) -> None:
+    file = RunFile("gopher://nowhere/lake", "mine")
+    with pytest.raises(OSError, match="gopher"):
+        file.read()
+    with pytest.raises(OSError, match="gopher"):
+        file.write(run_of())
+    assert runs_seen("gopher://nowhere/lake") == []
+    assert "cannot see which jobs run" in caplog.text

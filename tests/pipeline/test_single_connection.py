@@ -1,10 +1,8 @@
 """Verbs and jobs of one replica at a master that counts connections: one at a time, and nobody else hindered."""
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,11 +16,11 @@ from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import FRESH_S, Run, RunFile, RunState, forgotten_at, process_space
 from pipeline.monitoring.single_connection import alone_at, check_alone
 from sinks.state.fence import this_writer
-from sinks.state.log_state import Writer
 from sources.errors import AlreadyRunning, NotAlone
 from sources.offsets import LogId
 from tests.patience import eventually
 from tests.pipeline.test_run_state import GONE_PID, run_of
+from tests.sinks.at_once import at_once
 from tests.sinks.memory_master import MemoryMaster
 
 LOG = LogId("rocketmq", "broker-a")
@@ -63,13 +61,11 @@ def reading(lake: Path, *, verb: str = "verify", take_over: bool = False) -> Exi
     return stack
 
 
-@contextmanager
-def job_of(lake: Path, *before: RunState, counted_s: float = COUNTED_S) -> Iterator[Writer]:
-    """A job that has announced itself and may connect."""
+def job_connects(lake: Path, *before: RunState, counted_s: float = COUNTED_S) -> None:
+    """A job that announces itself, if it may connect."""
     writer = this_writer()
     job_file(lake, writer.run).write(replace(word(space=process_space()), writer=writer))
     check_alone(str(lake), LOG, writer.run, counted_s, before)
-    yield writer
 
 
 def test_a_master_that_counts_nothing_hears_and_leaves_nothing(tmp_path: Path) -> None:
@@ -116,44 +112,31 @@ def test_of_two_verbs_one_is_refused(tmp_path: Path) -> None:
 
 def test_a_job_waits_for_the_verb_that_it_names(tmp_path: Path) -> None:
     with reading(tmp_path):
-        with pytest.raises(NotAlone, match="rocketmq/broker-a") as caught, job_of(tmp_path):
-            pass
+        with pytest.raises(NotAlone, match="rocketmq/broker-a") as caught:
+            job_connects(tmp_path)
         assert caught.value.is_transient
         assert "logtwin verify" in str(caught.value.found)
         assert f"process {os.getpid()} on" in str(caught.value.found)
-    with job_of(tmp_path):
-        pass
+    job_connects(tmp_path)
 
 
 def test_of_a_verb_and_a_job_that_begin_at_once_not_both_go_on(tmp_path: Path) -> None:
     """Each has written its word before it reads; whoever comes to read second finds the other's."""
     for number in range(20):
-        lake = tmp_path / str(number)
-        went_on: list[str] = []
-        both = threading.Barrier(2)
+        lake, went_on = tmp_path / str(number), list[str]()
 
-        def verb(lake: Path = lake, went_on: list[str] = went_on, both: threading.Barrier = both) -> None:
-            both.wait()
+        def verb(lake: Path = lake, went_on: list[str] = went_on) -> None:
             with reading(lake):
                 went_on.append("verb")
                 eventually(lambda: len(went_on) == 2, 0.05)
 
-        def job(lake: Path = lake, went_on: list[str] = went_on, both: threading.Barrier = both) -> None:
-            both.wait()
-            with job_of(lake):
-                went_on.append("job")
+        def job(lake: Path = lake, went_on: list[str] = went_on) -> None:
+            job_connects(lake)
+            went_on.append("job")
 
-        threads = [threading.Thread(target=_quietly, args=(one,)) for one in (verb, job)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with suppress(AlreadyRunning, NotAlone):
+            at_once([verb, job])
         assert len(went_on) < 2
-
-
-def _quietly(act: Callable[[], None]) -> None:
-    with suppress(AlreadyRunning, NotAlone):
-        act()
 
 
 @pytest.mark.parametrize(
@@ -175,8 +158,8 @@ def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path)
     began = time.monotonic()
     with pytest.raises(ZeroDivisionError), reading(tmp_path):
         raise ZeroDivisionError
-    with pytest.raises(NotAlone, match="another one of this replica"), job_of(tmp_path, counted_s=LONG_S):
-        pass
+    with pytest.raises(NotAlone, match="another one of this replica"):
+        job_connects(tmp_path, counted_s=LONG_S)
     for path in (tmp_path / "_runs").glob("*.json"):
         path.unlink()
     reading(tmp_path, verb="backfill").close()
@@ -187,12 +170,11 @@ def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path)
 def test_a_job_waits_for_the_one_before_it_that_was_killed_elsewhere(tmp_path: Path) -> None:
     killed = of_log(word(age_s=FRESH_S))
     older = of_log(word(age_s=2 * FRESH_S))
-    with pytest.raises(NotAlone, match="another one") as caught, job_of(tmp_path, older, killed, counted_s=LONG_S):
-        pass
+    with pytest.raises(NotAlone, match="another one") as caught:
+        job_connects(tmp_path, older, killed, counted_s=LONG_S)
     assert "the job before" in str(caught.value.found)
     time.sleep(COUNTED_S)
-    with job_of(tmp_path, older, killed):
-        pass
+    job_connects(tmp_path, older, killed)
 
 
 def test_a_job_whose_word_is_not_there_does_not_connect(tmp_path: Path) -> None:

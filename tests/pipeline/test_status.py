@@ -244,8 +244,6 @@ def test_what_a_master_says_forges_no_line_of_the_block() -> None:
     assert r"no\nrunning yes\x1b[2J" in shown(one)
 
 
-# --- topics
-
 TOPIC_ID, OTHER_ID = (str(uuid.UUID(int=number)) for number in (7, 8))
 BROKERS = MasterAnswer(
     held={0: span(100, 700), 2: span(0, 200), 3: span(0, 40)},  # 3 was added, and nothing of it is replicated yet
@@ -294,19 +292,13 @@ def test_the_brokers_are_asked_for_what_can_be_read(tmp_path: Path, monkeypatch:
     assert (one.lag, one.held_back_offsets) == (3, 4)
 
 
-def test_a_topic_that_nobody_has_begun() -> None:
+def test_where_a_topic_is_not_begun_not_led_or_another_one_what_follows_is_unknown() -> None:
     said = of_topic(None, replace(BROKERS, acknowledged={}), {})
     assert (said.position, said.received, said.writer, said.acknowledged_by_master) == (None, None, None, None)
     assert said.lag == 600 + 200 + 40  # all that the brokers hold
-
-
-def test_offsets_of_a_topic_that_was_created_again_are_not_compared() -> None:
     said = of_topic(None, replace(BROKERS, identity=OTHER_ID))
     assert (said.lag, said.master_maximum, said.position) == (None, None, 500)
     assert f"replicated is {TOPIC_ID}, there is {OTHER_ID}" in (said.master_error or "")
-
-
-def test_a_partition_that_nobody_leads_leaves_the_lag_unknown() -> None:
     said = of_topic(None, replace(BROKERS, held={0: BROKERS.held[0]}))
     assert (said.lag, said.master_maximum) == (None, None)
     assert [one.lag for one in said.partitions.values()] == [400, None]

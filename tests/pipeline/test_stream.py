@@ -3,6 +3,7 @@
 import errno
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,10 +40,6 @@ def test_another_file_says_nothing(tmp_path: Path, text: str) -> None:
 def test_a_file_that_cannot_be_opened_for_now_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = OSError(errno.EMFILE, "Too many open files")
     assert passes(full)
-
-    def refuse(*_: object, **__: object) -> str:
-        raise full
-
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "read_text", Mock(side_effect=full))
     with pytest.raises(StorageUnreachable):
         offset_in(tmp_path, 7)

@@ -122,11 +122,3 @@ def test_status_without_brokers_says_what_the_table_knows(operator: Operator, ca
     assert [(each["partition"], each["position"]) for each in one["partitions"]] == [(0, 150), (1, 40)]
     assert "127.0.0.1:1" in one["master_error"]
     assert "cannot list kafka/east/ord" in caplog.text
-
-
-def test_a_report_has_a_line_a_partition(operator: Operator, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    assert operator.must("report", "--output", str(page)).out == f"{page}\n"
-    assert "kafka/east/orders/0" in page.read_text()
-    assert "30 offsets" in page.read_text()
-    assert "kafka/east/orders/1" in page.read_text()

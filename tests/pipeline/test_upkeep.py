@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -65,6 +66,13 @@ def config(lake: Path, **maintain: float) -> Config:
 def done(plain: SparkSession, config: Config, pace: Callable[[], None] | None = None) -> None:
     for _ in Maintenance(plain, config, dry_run=False, pace=pace).run():
         pass
+
+
+def told(lake: Path) -> Upkeep:
+    """As its file has it."""
+    found = UpkeepFile(config(lake)).read(datetime.now(UTC))
+    assert found is not None
+    return found
 
 
 def sound(lake: Path, before: list[dict[str, Any]]) -> bool:
@@ -141,25 +149,20 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(
 ) -> None:
     """The job's thread does it, soon again; then all is well."""
     merge = Compactor._merge
-
-    def fails(*_: object) -> None:
-        raise ReplicaError("a damaged file")
-
-    monkeypatch.setattr(Compactor, "_merge", fails)
+    monkeypatch.setattr(Compactor, "_merge", Mock(side_effect=ReplicaError("a damaged file")))
     with TableUpkeep(plain, config(lake, every_s=1.2)) as upkeep:
 
-        def told() -> Upkeep:
+        def now() -> Upkeep:
             found = upkeep.progress()
             assert found is not None
             return found
 
-        eventually(lambda: told().ended_at is not None)
-        assert (told().failures, told().error, told().merged_files, told().steps > 4) == (2, "a damaged file", 0, True)
+        eventually(lambda: now().ended_at is not None)
+        assert (now().failures, now().error, now().merged_files, now().steps > 4) == (2, "a damaged file", 0, True)
         monkeypatch.setattr(Compactor, "_merge", merge)
-        eventually(lambda: told().merged_files == 2 * BATCHES and told().ended_at is not None)
-        assert (told().error, told().whole_at) == (None, told().ended_at)
-    found = UpkeepFile(config(lake)).read(datetime.now(UTC))
-    assert found is not None
+        eventually(lambda: now().merged_files == 2 * BATCHES and now().ended_at is not None)
+        assert (now().error, now().whole_at) == (None, now().ended_at)
+    found = told(lake)
     assert (found.running, found.pid, found.merged_into) == (False, os.getpid(), 2)
     assert "the logs go on" in caplog.text
     assert "works again" in caplog.text
@@ -188,10 +191,8 @@ def test_on_a_full_disk_it_still_deletes(plain: SparkSession, lake: Path, monkey
     (lake / "log" / "left.parquet").touch()
     os.utime(lake / "log" / "left.parquet", (0, 0))
 
-    def fails(*_: object) -> None:
-        raise StorageUnreachable("it cannot be written", found=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-
-    monkeypatch.setattr(Compactor, "_merge", fails)
+    full = StorageUnreachable("it cannot be written", found=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    monkeypatch.setattr(Compactor, "_merge", Mock(side_effect=full))
     with pytest.raises(StorageUnreachable, match="No space left"):
         done(plain, config(lake))
     assert not (lake / "log" / "left.parquet").exists()
@@ -200,26 +201,22 @@ def test_on_a_full_disk_it_still_deletes(plain: SparkSession, lake: Path, monkey
 def test_that_the_logs_are_not_found_is_told_too(
     plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: object) -> None:
-        raise MasterUnreachable("no broker answers")
-
-    monkeypatch.setattr("pipeline.operate.upkeep.found_now", fails)
+    monkeypatch.setattr("pipeline.operate.upkeep.found_now", Mock(side_effect=MasterUnreachable("no broker answers")))
     assert TableUpkeep(plain, config(lake))._look() == 600.0
-    found = UpkeepFile(config(lake)).read(datetime.now(UTC))
-    assert found is not None
+    found = told(lake)
     assert (found.running, found.error) == (False, "no broker answers")
     assert found.ended_at is not None
 
 
 def test_in_a_long_step_it_is_told_that_it_goes_on(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or others would take it for dead, and begin beside it."""
-    told = list[Upkeep]()
-    telling = Telling(UpkeepFile(config(lake)), told.append)
+    heard = list[Upkeep]()
+    telling = Telling(UpkeepFile(config(lake)), heard.append)
     telling.goes_on()
-    assert len(told) == 1
+    assert len(heard) == 1
     monkeypatch.setattr("pipeline.monitoring.upkeep._TOLD_EVERY_S", -1.0)
     telling.goes_on()
-    assert len(told) == 2
+    assert len(heard) == 2
 
 
 def failing() -> Iterator[MaintenanceStep]:
@@ -232,20 +229,15 @@ def test_what_is_told_of_it(plain: SparkSession, lake: Path) -> None:
     assert sentence(None, 0, NOW) == "none so far; a job does none ([maintain] every_s = 0)"
     telling = Telling(file)
     telling.did(Done(merged_files=3600, merged_into=2, deleted_files=7))
-    found = file.read(datetime.now(UTC))
-    assert found is not None
-    assert sentence(found, 3600, datetime.now(UTC)).startswith("under way, begun ")
+    assert sentence(told(lake), 3600, datetime.now(UTC)).startswith("under way, begun ")
     telling.failed(ReplicaError("no room"))
     telling.ended()
-    found = file.read(datetime.now(UTC))
-    assert found is not None
-    found = replace(found, ended_at=NOW.isoformat(), seconds=61.0)
+    found = replace(told(lake), ended_at=NOW.isoformat(), seconds=61.0)
     words = "ended 5 min ago, 1 min 1 s of work: 3,600 files merged into 2, 7 deleted; 1 step failed: no room"
     assert sentence(found, 3600, NOW + timedelta(minutes=5)) == words
     with pytest.raises(ReplicaError, match="no file"):
         list(maintain.told(failing(), Telling(file)))
-    found = file.read(datetime.now(UTC))
-    assert found is not None
+    found = told(lake)
     assert (found.deleted_files, found.error, found.ended_at is None) == (3, "no file", False)
     with pytest.raises(ConfigurationError, match="vacuum_hours"):
         TableUpkeep(plain, config(lake, vacuum_hours=0.5))

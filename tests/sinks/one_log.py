@@ -19,3 +19,9 @@ class OneLog(LogTable):
             Positions(self._table).commit(held.snapshot, [Move(self.log_id, mine, state, files, lost)]).values()
         ):
             raise error
+
+    def state(self) -> LogState:
+        """As the table has it, of a log that was claimed."""
+        found = self.read().state
+        assert found is not None
+        return found

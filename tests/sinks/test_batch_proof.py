@@ -123,15 +123,12 @@ def test_what_differs_or_lies_apart_is_an_incident_of_its_own() -> None:
     assert batch.lost == (span(0, 10), span(10, 20), span(20, 30), span(40, 100))
 
 
-def test_damage_belongs_to_the_batch_it_starts_in() -> None:
+def test_damage_belongs_to_the_batch_it_starts_in_and_may_be_all_of_it() -> None:
     """Over HA, where the next sound record may be far; and it may come in pieces."""
     batch = proven(report((0, 100), records(0, 90), damage(90, 110), damage(110, 130)))
     assert (batch.range, batch.link) == (span(0, 130), None)
     with pytest.raises(CoverageError, match="does not own"):
         prove_batch([report((0, 100), records(0, 100), damage(100, 110))], Offset(0))
-
-
-def test_a_batch_of_damage_alone() -> None:
     batch = proven(report((0, 100), damage(0, 100)), position=None)
     assert (batch.range, batch.records, batch.files, batch.ledger(9), batch.link) == (span(0, 100), 0, [], [], None)
 

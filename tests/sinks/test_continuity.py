@@ -27,41 +27,32 @@ def test_a_link_is_a_record_by_its_place_and_the_sha256_of_its_bytes() -> None:
     assert link == Link(start=Offset(10), end=Offset(13), checksum=checksum)
 
 
-def test_chunks_after_the_link_are_passed_on_whole() -> None:
+def test_chunks_after_the_link_are_passed_on_whole_and_of_the_committed_record_alone_nothing() -> None:
     said = replace(chunk_of(ROWS[1:]), mark=7, epochs=(Epoch(3, Offset(0)),))
     found = behind_link(said)
     assert (found.covered, found.mark, found.epochs) == (OffsetRange(Offset(100), Offset(405)), 7, said.epochs)
     assert found.records.column("offset").to_pylist() == [100, 400]
     assert found.raw == raw_bytes(ROWS[2]) + raw_bytes(ROWS[3])
-
-
-def test_a_piece_of_the_committed_record_alone_leaves_an_empty_one() -> None:
     found = behind_link(chunk_of(ROWS[1:2]))
     assert (found.covered, found.records.num_rows, bytes(found.raw)) == (OffsetRange(Offset(100), Offset(100)), 0, b"")
 
 
-def test_a_log_that_has_nothing_there_is_a_rewritten_one() -> None:
+def test_nothing_another_record_or_damage_in_its_place_is_a_rewritten_log() -> None:
     found = nothing_of(LINK, None)
     assert isinstance(found, Rewritten)
     assert_says(found, "nothing")
+    with pytest.raises(Rewritten) as caught:
+        behind_link(chunk_of(ROWS[1:], lambda row: b"x" * int(row["size"])))
+    assert_says(caught.value, checksum_of(b"x" * 90))
+    error = CorruptRecord("no magic number", offset=10)
+    with pytest.raises(Rewritten) as caught:
+        behind_link(Damage(LINK.range, None, error))
+    assert_says(caught.value, "no sound record: no magic number")
 
 
 def assert_says(error: Rewritten, found: str) -> None:
     assert (error.offset, error.found, error.hint) == (10, found, Condition.REWRITTEN.hint)
     assert error.expected == f"[10, 100) with {checksum_of(raw_bytes(ROWS[1]))}"
-
-
-def test_another_record_in_its_place_is_a_rewritten_log() -> None:
-    with pytest.raises(Rewritten) as caught:
-        behind_link(chunk_of(ROWS[1:], lambda row: b"x" * int(row["size"])))
-    assert_says(caught.value, checksum_of(b"x" * 90))
-
-
-def test_damage_in_its_place_is_a_rewritten_log() -> None:
-    error = CorruptRecord("no magic number", offset=10)
-    with pytest.raises(Rewritten) as caught:
-        behind_link(Damage(LINK.range, None, error))
-    assert_says(caught.value, "no sound record: no magic number")
 
 
 @pytest.mark.parametrize("offset", [10, 99])

@@ -14,26 +14,6 @@ few = st.integers(min_value=0, max_value=12)
 spans = st.tuples(few, few).map(lambda ends: span(min(ends), max(ends)))
 
 
-@pytest.mark.parametrize(
-    ("position", "batch", "new"),
-    [
-        (100, span(100, 200), span(100, 200)),
-        (150, span(100, 200), span(150, 200)),
-        (199, span(100, 200), span(199, 200)),
-        (None, span(100, 200), span(100, 200)),
-        (0, span(0, 1), span(0, 1)),
-        (200, span(100, 200), None),
-        (500, span(100, 200), None),
-        (100, span(100, 100), None),
-        (50, span(100, 100), None),
-        (None, span(100, 100), None),
-    ],
-)
-def test_what_of_a_batch_is_new(position: Offset | None, batch: OffsetRange, new: OffsetRange | None) -> None:
-    found = new_part(batch, position)
-    assert (None if found.is_empty else found) == new
-
-
 def test_a_gap_says_what_is_missing_and_what_to_do() -> None:
     with pytest.raises(Gap) as caught:
         new_part(span(101, 200), Offset(100))
@@ -42,14 +22,15 @@ def test_a_gap_says_what_is_missing_and_what_to_do() -> None:
     assert "goes on at the table's position" in (caught.value.hint or "")
 
 
-@given(few, spans)
-def test_like_a_slave_that_takes_one_offset_after_the_other(position: int, batch: OffsetRange) -> None:
-    new = [offset for offset in range(batch.start, batch.end) if offset >= position]
-    if new and new[0] != position:
+@given(st.none() | few.map(Offset), spans)
+def test_like_a_slave_that_takes_one_offset_after_the_other(position: Offset | None, batch: OffsetRange) -> None:
+    """The first batch begins anywhere."""
+    new = [offset for offset in range(batch.start, batch.end) if offset >= (position or 0)]
+    if new and position is not None and new[0] != position:
         with pytest.raises(Gap):
-            new_part(batch, Offset(position))
+            new_part(batch, position)
     else:
-        found = new_part(batch, Offset(position))
+        found = new_part(batch, position)
         assert list(range(found.start, found.end)) == new
 
 
@@ -146,9 +127,12 @@ def rows(*records: tuple[int, int]) -> pa.RecordBatch:
     )
 
 
-def test_rows_that_fill_their_range() -> None:
+def test_rows_that_fill_their_range_and_rows_that_lie_in_it() -> None:
     check_records(rows((10, 5), (15, 1), (16, 4)), span(10, 20))
     check_records(rows(), span(10, 10))
+    for offsets in ((), (10,), (19,), (10, 11, 19), range(10, 20)):
+        check_offsets(rows(*((at, 1) for at in offsets)), span(10, 20))
+    check_offsets(rows(), span(10, 10))
 
 
 @pytest.mark.parametrize(
@@ -170,11 +154,6 @@ def test_rows_that_do_not(records: pa.RecordBatch, offset: int, found: int) -> N
     assert caught.value.expected
 
 
-@pytest.mark.parametrize("offsets", [(), (10,), (19,), (10, 11, 19), tuple(range(10, 20))])
-def test_rows_that_lie_in_their_range(offsets: tuple[int, ...]) -> None:
-    check_offsets(rows(*((at, 1) for at in offsets)), span(10, 20))
-
-
 @pytest.mark.parametrize(
     ("offsets", "offset", "expected"),
     [
@@ -190,8 +169,5 @@ def test_rows_that_do_not_lie_in_their_range(offsets: tuple[int, ...], offset: i
         check_offsets(rows(*((at, 1) for at in offsets)), span(10, 20))
     assert (caught.value.offset, caught.value.expected, caught.value.found) == (offset, expected, str(offset))
 
-
-def test_no_row_lies_in_an_empty_range() -> None:
-    check_offsets(rows(), span(10, 10))
     with pytest.raises(CoverageError):
         check_offsets(rows((10, 1)), span(10, 10))

@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from sinks.delta.delta_log import newest, transactions_at
+from sinks.delta.delta_log import LoggedVersion, newest, transactions_at
 from sources.errors import ReplicaError
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import MemoryMaster
@@ -37,6 +37,12 @@ def begun(folder: Path, **protocol: Any) -> None:
     )  # fmt: skip
 
 
+def found_in(folder: Path, known: LoggedVersion | None = None) -> LoggedVersion:
+    found = newest(str(folder), known)
+    assert found is not None
+    return found
+
+
 def test_actions_replace_each_other(tmp_path: Path) -> None:
     begun(tmp_path)
     written(
@@ -49,8 +55,7 @@ def test_actions_replace_each_other(tmp_path: Path) -> None:
         {"domainMetadata": {"domain": "d", "configuration": "2", "removed": False}},
         {"domainMetadata": {"domain": "e", "configuration": "", "removed": True}},
     )  # fmt: skip
-    found = newest(str(tmp_path))
-    assert found is not None
+    found = found_in(tmp_path)
     assert (found.version, found.domains(), found.domain("e")) == (2, {"d": "2"}, None)
     assert (found.transaction_version("x"), found.transaction_version("y")) == (4, None)
     assert [one.path for one in found.files.values()] == ["b c"]
@@ -75,14 +80,12 @@ def test_all_transactions_of_a_version_are_read_at_once(tmp_path: Path) -> None:
 
 def test_what_is_still_the_newest_is_not_read_again(tmp_path: Path) -> None:
     begun(tmp_path)
-    known = newest(str(tmp_path))
-    assert known is not None
+    known = found_in(tmp_path)
     (tmp_path / "_delta_log" / f"{0:020}.json").write_text("nobody reads this")
     assert newest(str(tmp_path), known) is known
     begun(tmp_path)
     written(tmp_path, 1, added("b"))
-    later = newest(str(tmp_path), known)
-    assert later is not None
+    later = found_in(tmp_path, known)
     assert (later.version, [*later.files]) == (1, ["a", "b"])
 
 
@@ -107,8 +110,7 @@ def test_only_a_whole_checkpoint_replaces_older_commits(tmp_path: Path) -> None:
     (log / f"{4:020}.checkpoint.{1:010}.{2:010}.parquet").write_bytes(b"the other part never came")
     for version in range(3):
         (log / f"{version:020}.json").unlink()
-    found = newest(str(tmp_path))
-    assert found is not None
+    found = found_in(tmp_path)
     assert (found.version, [*found.files]) == (4, ["of the checkpoint", "3", "4"])
 
 
@@ -168,9 +170,7 @@ def test_an_older_checkpoint_in_the_place_of_a_newer_one_is_found(tmp_path: Path
     checkpoints = commits(tmp_path, 4)
     if not is_newest:
         write_deltalake(tmp_path, pa.table({"n": [4]}), mode="append")
-    found = newest(str(tmp_path))
-    assert found is not None
-    assert len(found.files) == (4 if is_newest else 5)
+    assert len(found_in(tmp_path).files) == (4 if is_newest else 5)
     checkpoints[-1].write_bytes(checkpoints[-2].read_bytes())
     with pytest.raises(ReplicaError, match=f"{checkpoints[-1].name} is not of its version"):
         newest(str(tmp_path))

@@ -1,5 +1,6 @@
 """Services and nodes of a dister leader: from the files that it writes into tables with history."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -121,23 +122,18 @@ def test_46_47_what_the_leader_does_is_what_the_table_says(replica: Replica) -> 
 
 def test_49_who_is_not_listed_goes_and_the_leader_stays(replica: Replica) -> None:
     """DI-102, DI-104, D-28: the list that a leader sends lacks the leader."""
-    one = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6")
-    two = NodeInfo(id="C3", ip="10.0.0.3", group="orders", version="1.6")
+    one, two = (NodeInfo(id=node, ip=ip, group="orders") for node, ip in (("B2", "10.0.0.2"), ("C3", "10.0.0.3")))
     assert replica.nodes(LEADER, one, two) == 3
     assert replica.nodes(one) == 1  # two has gone, the leader is not listed
     assert replica.current("dister_peers", "id") == ["A1", "B2"]
-    moved = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6", raft=2)
-    assert replica.nodes(moved) == 3  # another leader, so the old one is a node like others
+    assert replica.nodes(replace(one, raft=2)) == 3  # another leader, so the old one is a node like others
     assert replica.current("dister_peers", "id") == ["B2"]
 
 
 def test_ids_of_nodes_that_move_with_every_entry_begin_no_version(replica: Replica) -> None:
     """DI-103."""
     assert replica.nodes(LEADER) == 1
-    later = NodeInfo(id="A1", ip="10.0.0.1", group="orders", status=1, raft=2, logid=20007, serviceid=9, version="1.6")
-    assert replica.nodes(later) == 0
+    assert replica.nodes(replace(LEADER, logid=20007, serviceid=9)) == 0
     (row,) = replica.rows("dister_peers")
     assert row["last_log_id"] == 10007
-    assert (
-        replica.nodes(NodeInfo(id="A1", ip="10.0.0.7", group="orders", status=1, raft=2, version="1.6")) == 2
-    )  # DI-103
+    assert replica.nodes(replace(LEADER, ip="10.0.0.7")) == 2

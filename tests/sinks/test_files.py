@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from sinks.delta.data_file import Statistics
 from sinks.delta.files import EVERY_BYTES, EarlySync, FileWriter, discard, new_name, row_groups
 from sinks.tables import KAFKA_LOG, LOG, with_identity
 from sources.offsets import Offset, OffsetRange
+from tests.around import at_each
 from tests.patience import wait_until
 from tests.sinks.memory_master import MemoryMaster, chunk_of
 from tests.sinks.memory_partition import partitions
@@ -144,14 +146,8 @@ def test_no_batch_waits_behind_another_one(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_files_that_share_room_are_written_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both, add = threading.Barrier(2), Statistics.add
-
-    def noted(self: Statistics, batch: pa.RecordBatch) -> None:
-        if batch.num_rows in (3, 4):
-            both.wait(timeout=20)  # the last batch of the one file and the first one of the other meet
-        add(self, batch)
-
-    monkeypatch.setattr(Statistics, "add", noted)
+    both = threading.Barrier(2)  # the last batch of the one file and the first one of the other meet
+    at_each(monkeypatch, Statistics, "add", lambda *_: both.wait(20), when=lambda _, batch: batch.num_rows in (3, 4))
     room = threading.Semaphore(2)
     with FileWriter(LOG, str(tmp_path), "a", room) as one, FileWriter(LOG, str(tmp_path), "b", room) as two:
         for writer, rows in ((one, 1), (one, 2), (one, 3), (two, 4), (two, 5)):
@@ -161,13 +157,8 @@ def test_files_that_share_room_are_written_side_by_side(tmp_path: Path, monkeypa
 
 
 def test_no_more_batches_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, add = threading.Event(), Statistics.add
-
-    def held_up(self: Statistics, batch: pa.RecordBatch) -> None:
-        go_on.wait(timeout=20)
-        add(self, batch)
-
-    monkeypatch.setattr(Statistics, "add", held_up)
+    go_on = threading.Event()
+    at_each(monkeypatch, Statistics, "add", lambda *_: go_on.wait(20))
     room = threading.Semaphore(3)
     with FileWriter(LOG, str(tmp_path), "a", room) as one, FileWriter(LOG, str(tmp_path), "b", room) as two:
         for writer in (one, one, two):
@@ -239,10 +230,7 @@ def test_nobody_waits_for_the_disk_before_the_end(tmp_path: Path, monkeypatch: p
 def test_what_the_disk_refused_is_an_error_at_the_latest_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(descriptor: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
     (tmp_path / "file").touch()
     sync = EarlySync(tmp_path / "file")
     sync.grown(EVERY_BYTES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -16,6 +17,7 @@ from sinks.tables import LEDGER
 from sources.epochs import Epoch
 from sources.errors import ReplicaError
 from sources.offsets import Offset
+from tests.around import at_first
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_position import ROW
 
@@ -67,15 +69,7 @@ def test_one_who_comes_in_between_is_not_added_a_second_time(
 ) -> None:
     """Kernel compares no application of several, but their domains; what another run has brought is left out then."""
     other = Following(plain, tmp_path)
-    existing = KernelTable.existing
-
-    def look_before_the_other(self: KernelTable, log: object = None, *, to_commit: bool = False) -> object:
-        found = existing(self, log, to_commit=to_commit)
-        if self is following.table._table and not other.asked:
-            other.append(a=5)
-        return found
-
-    monkeypatch.setattr(KernelTable, "existing", look_before_the_other)
+    at_first(monkeypatch, following.table._table, "existing", lambda: other.append(a=5), after=True)
     assert following.append(a=5, b=7) == {"b"}
     assert following.rows == ["a", "b"]
     assert following.asked == [{"a", "b"}, {"b"}]
@@ -102,10 +96,7 @@ def test_what_an_older_version_wrote_as_a_transaction_counts(plain: SparkSession
 
 
 def test_a_table_that_only_refuses_is_an_error(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise KernelConflict("always")
-
-    monkeypatch.setattr(KernelTable, "commit", refuse)
+    monkeypatch.setattr(KernelTable, "commit", Mock(side_effect=KernelConflict("always")))
     monkeypatch.setattr(commits, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="cannot be written"):
         following.append(a=5)

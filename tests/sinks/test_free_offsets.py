@@ -26,15 +26,11 @@ HOLED = (0, 1, 2, 7, 8, 19, 20, 21, 33)
 TOPIC = partitions(HOLED, tuple(range(40)), (), end=40)
 ALL = TOPIC[1]
 Split = tuple[int, tuple[int, int], tuple[int, int]]
+"""Partition, split, its batch."""
 
 
 def log(number: int) -> str:
     return f"{ORDERS}/{number}"
-
-
-def planned(*splits: Split) -> list[PlannedSplit]:
-    """Of each: partition, split, its batch."""
-    return [PlannedSplit(log(number), span(*batch), span(*split)) for number, split, batch in splits]
 
 
 def whole(number: int, start: int = 0, end: int = 40) -> Split:
@@ -61,7 +57,8 @@ def reports(
     known: Mapping[int, Known] | None = None,
 ) -> list[SplitReport]:
     logs = writers(warehouse, topic, known or {})
-    return list(write_splits((split, logs[split.log_id]) for split in planned(*splits)))
+    planned = [PlannedSplit(log(number), span(*batch), span(*split)) for number, split, batch in splits]
+    return list(write_splits((split, logs[split.log_id]) for split in planned))
 
 
 def written(found: Iterable[SplitReport]) -> list[WrittenStretch]:
@@ -200,11 +197,6 @@ def backwards(covered: OffsetRange) -> Chunk:
     return replace(chunk, records=chunk.records.take(pa.array(range(chunk.records.num_rows - 1, -1, -1))))
 
 
-def cut_off(covered: OffsetRange) -> Chunk:
-    chunk = ALL.chunk(covered)
-    return replace(chunk, raw=chunk.raw[:-1])
-
-
 @pytest.mark.parametrize(
     ("chunks", "offset"),
     [
@@ -220,7 +212,7 @@ def cut_off(covered: OffsetRange) -> Chunk:
         ((moved(ALL.chunk(span(0, 40)), span(0, 20)), ALL.chunk(span(20, 40))), 20),
         ((ALL.chunk(span(0, 20)), moved(ALL.chunk(span(19, 40)), span(20, 40))), 19),
         ((backwards(span(0, 40)),), 38),
-        ((cut_off(span(0, 40)),), 0),
+        ((replace(whole_chunk := ALL.chunk(span(0, 40)), raw=whole_chunk.raw[:-1]),), 0),
     ],
     ids=[
         "nothing", "short", "a hole", "an overlap", "twice", "late", "too long", "one too many", "a record behind",

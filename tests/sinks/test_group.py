@@ -2,8 +2,9 @@
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, sp
 from tests.sinks.killed import Killed, dying_after
 from tests.sinks.memory_master import (
     Damaged,
+    Doubling,
     Failing,
     Holed,
     HoledInside,
@@ -143,6 +145,7 @@ def troubles() -> list[Trouble]:
         of("damaged", Failing, CorruptRecord, 410, error=CorruptRecord("bad checksum", offset=410)),
         of("holed", Holed, CoverageError, 405, hole=405),
         of("holed-inside", HoledInside, CoverageError, 405, hole=405),
+        replace(of("twice", Doubling, CoverageError, 400), planned=tuple(splits("twice", 100, 500, 300))),
         of("short", Short, CoverageError, 410, stop=410),
         of("rewritten", Rewriting, Rewritten, 10),
         of("defect", Failing, LogtwinError, 100, error=KeyError("nobody thought of it")),
@@ -158,6 +161,7 @@ def troubles() -> list[Trouble]:
 
 
 def test_whatever_one_log_meets_the_others_are_committed(plain: SparkSession, tmp_path: Path) -> None:
+    """HA-41: and nothing of its own is visible."""
     met = {one.name: one for one in troubles()}
     masters = sound("a", *met, "z", sizes=SIZES)
     tables = Tables(plain, tmp_path)
@@ -207,11 +211,8 @@ def test_a_state_that_nobody_can_read_is_its_log_s_own(plain: SparkSession, tmp_
 def test_a_defect_behind_the_commit_is_its_log_s_own(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
-        raise KeyError("nobody thought of it")
-
     members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES))
-    monkeypatch.setattr(members.replicas["a"], "follow", fail)
+    monkeypatch.setattr(members.replicas["a"], "follow", Mock(side_effect=KeyError("nobody thought of it")))
     members.bring(500)
     assert [(name, type(one)) for name, one in members.errors.items()] == [("a", LogtwinError)]
     assert "KeyError: 'nobody thought of it'" in str(members.errors["a"].found)

@@ -82,12 +82,6 @@ def test_nothing_is_missing_above_a_position_that_was_gone_back_to(holes: Holes,
     assert_in_order(after)
 
 
-def test_a_hole_that_begins_at_the_position_is_none_below_it() -> None:
-    holes = Holes(ranges=(span(0, 10), span(20, 30)), taken_out=(span(5, 10), span(20, 25)))
-    assert (holes.below(Offset(20)).ranges, holes.below(Offset(20)).taken_out) == ((span(0, 10),), (span(5, 10),))
-    assert holes.below(Offset(21)).ranges == (span(0, 10), span(20, 21))
-
-
 def test_rows_that_the_newest_fill_owes_go_with_what_a_repair_takes_out() -> None:
     holes = Holes(ranges=(span(0, 100),)).filled([span(0, 10), span(20, 30)], [row(0, 10), row(20, 30)])
     assert holes.below(Offset(30)).ledger == (row(0, 10), row(20, 30))

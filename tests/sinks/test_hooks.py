@@ -104,10 +104,8 @@ def test_a_start_and_a_batch_have_checkpoints_made_beside_what_follows(
     """Of the log table and the ledger, which would else be read from their first entry on."""
     ran = list[tuple[str, bool]]()
 
-    def run_hooks(table: KernelTable, *, checkpoint_aside: bool = False) -> None:
-        ran.append((Path(table.path).name, checkpoint_aside))
-
-    monkeypatch.setattr(KernelTable, "run_hooks", run_hooks)
+    noted = lambda table, *, checkpoint_aside=False: ran.append((Path(table.path).name, checkpoint_aside))  # noqa: E731
+    monkeypatch.setattr(KernelTable, "run_hooks", noted)
     replica = Solo(plain, str(tmp_path / "lake"), MemoryMaster((100,)))
     replica.open()
     assert ("log", True) in ran

@@ -1,7 +1,6 @@
 """Incidents: what was found once is one row, whatever is repeated, killed or written beside it."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId
 from tests.sinks.accounts import incident
-from tests.sinks.at_once import at_once
 from tests.sinks.merged import merge_all
 
 BROKER_A, BROKER_B = LogId("rocketmq", "broker-a"), LogId("rocketmq", "broker-b")
@@ -139,17 +137,6 @@ def test_logs_in_one_file_know_nothing_of_each_other(
     assert table.open() == []
     assert other.all() == theirs
     assert len(theirs) == 2
-
-
-def test_logs_that_write_at_once_all_get_through(plain: SparkSession, tmp_path: Path) -> None:
-    def write(log_id: LogId) -> None:
-        mine = IncidentsTable(plain, str(tmp_path), log_id)
-        for number in range(4):
-            mine.record(0, [lost(number, number + 1)])
-
-    at_once([partial(write, log_id) for log_id in (BROKER_A, BROKER_B)])
-    for log_id in (BROKER_A, BROKER_B):
-        assert [one.found.start for one in IncidentsTable(plain, str(tmp_path), log_id).open()] == [0, 1, 2, 3]
 
 
 def test_what_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: IncidentsTable) -> None:

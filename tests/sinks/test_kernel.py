@@ -4,6 +4,7 @@ import errno
 import json
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from py4j.protocol import Py4JError
@@ -102,10 +103,7 @@ def test_transaction_versions_of_many_are_those_of_each(table: KernelTable) -> N
 def test_transactions_of_a_log_that_only_kernel_reads_are_asked_for(
     table: KernelTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise ReplicaError("the Delta log is in another form")
-
-    monkeypatch.setattr(kernel, "transactions_at", refuse)
+    monkeypatch.setattr(kernel, "transactions_at", Mock(side_effect=ReplicaError("the Delta log is in another form")))
     names = [f"app-{number}" for number in range(20)]
     table.commit(table.existing(), transactions=dict.fromkeys(names, 7))
     assert table.transaction_versions(table.existing(), names) == dict.fromkeys(names, 7)
@@ -168,15 +166,11 @@ def test_a_commit_that_landed_stands_though_it_cannot_be_noted(
     table: KernelTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: Exception
 ) -> None:
     """What is newest is then asked of the Delta log, until a commit is noted again."""
-
-    def refuse(files: VersionFiles, version: int) -> None:
-        raise refused
-
     other = KernelTable(SparkSession.active(), table.path)
     table.commit(table.existing(), domains={"place": "1"})
     on = table.existing()
     with monkeypatch.context() as broken:
-        broken.setattr(VersionFiles, "stamp", refuse)
+        broken.setattr(VersionFiles, "stamp", Mock(side_effect=refused))
         assert table.commit(on, domains={"place": "2"}) == 2
         assert table.existing() is not table.existing()
     assert repr(refused) in caplog.text

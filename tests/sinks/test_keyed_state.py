@@ -1,21 +1,24 @@
-"""Table dister_kv in step with its log: what a batch changes, scenario 44, and what is refused."""
+"""Table dister_kv in step with its log: the map, what a batch changes, scenario 44, and what is refused."""
 
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from zlib import crc32
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sinks.delta.kernel import KernelConflict
 from sinks.healing.repair import Repair
-from sinks.history.key_map import bucket_of
+from sinks.history.key_map import BUCKETS, ENTRIES_SCHEMA, bucket_of, by_bucket, merged
 from sinks.history.key_values import KeyValues, MapPosition
 from sinks.upkeep.retention import Keep, ReplicaRetention
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset
-from sources.records import KeyChange
+from sources.records import Changes, KeyChange
 from tests.dister.odd_leader import OddLog
 from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replayed, table
 
@@ -116,3 +119,38 @@ def test_what_retention_deleted_is_not_replayed_as_if_it_had_never_been(
         ReplicaError, match=r"dister/test at offset 0: .*none in \[0, 10008\).*logtwin backfill --from 0"
     ):
         follow(plain, lake, leader)
+
+
+NOTHING = ENTRIES_SCHEMA.empty_table()
+
+
+def test_a_change_that_is_older_or_there_already_changes_nothing() -> None:
+    entries = merged(NOTHING, {"a": KeyChange(3, None)})
+    assert merged(entries, {"a": KeyChange(3, None)}) is None
+    assert merged(entries, {"a": KeyChange(2, "an older set does not bring it back")}) is None
+
+
+def test_the_bucket_of_a_key_is_by_its_crc_32_and_has_every_change_of_it() -> None:
+    assert bucket_of("ключ") == f"{crc32('ключ'.encode()) % BUCKETS:02d}"
+    changes = {f"key-{number}": KeyChange(number, "") for number in range(1000)}
+    parts = by_bucket(changes)
+    assert len(parts) == BUCKETS
+    assert {key: change for part in parts.values() for key, change in part.items()} == changes
+    assert all(bucket_of(key) == bucket for bucket, part in parts.items() for key in part)
+
+
+CHANGES = st.dictionaries(
+    st.sampled_from("abcdef"), st.builds(KeyChange, st.integers(1, 9), st.none() | st.text(max_size=2)), max_size=4
+)
+
+
+@given(st.lists(CHANGES, max_size=8))
+def test_the_map_is_the_newest_change_of_each_key_in_whatever_order_they_come(batches: list[Changes]) -> None:
+    newest: Changes = {}
+    entries = NOTHING
+    for batch in batches:
+        newest |= {key: change for key, change in batch.items() if change.id > newest.get(key, KeyChange(-1, None)).id}
+        after = merged(entries, batch)
+        entries = entries if after is None else after
+    found = {row["key"]: (row["value"], row["id"], row["deleted"]) for row in entries.to_pylist()}
+    assert found == {key: (one.value, one.id, one.value is None) for key, one in newest.items()}

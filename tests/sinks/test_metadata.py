@@ -3,6 +3,8 @@
 import json
 import shutil
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.delta import commits
+from sinks.delta.commits import GroupCommit
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import SURE_FOR, MetadataTable
@@ -23,6 +26,7 @@ from sinks.upkeep.compaction import Merge, Merging
 from sources.errors import ConfigurationError, MasterError, ReplicaError
 from sources.metadata import TOPICS
 from sources.offsets import LogId, Offset
+from tests.around import at_first
 from tests.patience import wait_until
 from tests.sinks.at_once import at_once
 from tests.sinks.unheard import lose_answers
@@ -121,24 +125,14 @@ def test_fetches_that_wait_for_a_commit_are_one_and_an_error_is_its_own(plain: S
     logs = [LogId("rocketmq", f"broker-{letter}") for letter in "abcb"]  # of one that is started anew there are two
     tables = [MetadataTable(plain, str(tmp_path), log_id, TOPICS) for log_id in logs]
     tables[0].record(topics(orders=6), NOON, 7)
-    failed: list[MasterError] = []
-
-    def write(number: int) -> None:
-        try:
-            tables[number].record(topics(orders=4), LATER, 6)  # the first one's has come before
-        except MasterError as error:
-            failed.append(error)
-
     fetched = tables[0]._shared._fetched
-    with fetched._turn:
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: len(fetched._waiting) == 4, "all wait")
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        with fetched._turn:
+            writing = [pool.submit(one.record, topics(orders=4), LATER, 6) for one in tables]  # the first one is late
+            wait_until(lambda: len(fetched._waiting) == 4, "all wait")
+        failed = [error for one in writing if (error := one.exception()) is not None]
     assert delta(tmp_path).version() == 2
-    assert [str(error.log) for error in failed] == ["rocketmq/broker-a"]
+    assert [(type(one), str(getattr(one, "log", ""))) for one in failed] == [(MasterError, "rocketmq/broker-a")]
     assert [[row["perm"] for row in rows(tmp_path, log=log_id)] for log_id in logs] == [[6], [4], [4], [4]]
 
 
@@ -148,18 +142,10 @@ def test_somebody_who_commits_in_between_makes_it_look_again(
     """Other files are in the place of those that were compared; nothing may be lost or doubled."""
     table.record(topics(orders=6), NOON)
     table.record(topics(orders=6, payments=6), LATER)
-    replace = KernelTable.replace
-    interrupted: list[str] = []
-
-    def others_first(kernel: KernelTable, *args: Any, **named: Any) -> int:
-        if not interrupted:
-            interrupted.append(kernel.path)
-            rewrite(KernelTable(plain, kernel.path))
-        return replace(kernel, *args, **named)
-
-    monkeypatch.setattr(KernelTable, "replace", others_first)
+    kernel = KernelTable(plain, str(tmp_path / "topics"))
+    interrupted = at_first(monkeypatch, KernelTable, "replace", lambda: rewrite(kernel))
     assert table.record(topics(orders=4, payments=6), MUCH_LATER) == 2
-    assert len(interrupted) == 1
+    assert interrupted
     assert versions(tmp_path) == [
         ("orders", 6, NOON, MUCH_LATER, False),
         ("orders", 4, MUCH_LATER, None, True),
@@ -241,3 +227,28 @@ def test_a_file_that_cannot_be_read_is_the_replicas_failure(tmp_path: Path, tabl
     with pytest.raises(ReplicaError, match="cannot be written") as caught:
         table.record(topics(orders=4), LATER)
     assert caught.value.hint
+
+
+def test_those_that_wait_are_served_together_by_the_next_when_one_fails() -> None:
+    served: list[list[str]] = []
+    goes_on = threading.Event()
+
+    def commit(wanted: Sequence[str]) -> None:
+        if not served:
+            served.append([])
+            goes_on.wait(60)
+            raise KeyboardInterrupt
+        served.append([*wanted])
+
+    group = GroupCommit(commit)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(group.take, "a")
+        wait_until(lambda: served == [[]], "the first to begin")
+        others = [pool.submit(group.take, name) for name in "bcd"]
+        wait_until(lambda: len(group._waiting) == 4, "all to wait")
+        goes_on.set()
+        for other in others:
+            other.result()
+        with pytest.raises(KeyboardInterrupt):
+            first.result()
+    assert [sorted(names) for names in served] == [[], ["a", "b", "c", "d"]]

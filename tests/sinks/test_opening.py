@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from sinks.batch import replica as module
 from sinks.batch.replica import Opening, Replica, open_together
-from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.log_state import PendingRepair, Writer
-from sinks.state.positions import Beginning, Claimed, Positions
+from sinks.state.positions import Beginning, Positions
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
 from sources.offsets import LogId, Offset
+from tests.around import at_first
 from tests.patience import wait_until
 from tests.sinks.at_once import at_once
 from tests.sinks.groups import Tables, named
@@ -84,9 +84,7 @@ def test_all_that_wait_for_the_first_are_claimed_in_one_commit(job: Job) -> None
 
 def begin_repair(plain: SparkSession, warehouse: Path, name: str) -> None:
     table = OneLog(plain, LOG.path(str(warehouse)), named(name))
-    held = table.read()
-    assert held.state is not None
-    table.mark(held, replace(held.state, repair=PendingRepair(to=Offset(0), epoch=1)))
+    table.mark(table.read(), replace(table.state(), repair=PendingRepair(to=Offset(0), epoch=1)))
 
 
 def test_a_log_in_repair_does_not_keep_others_closed(plain: SparkSession, tmp_path: Path, job: Job) -> None:
@@ -99,16 +97,9 @@ def test_a_log_in_repair_does_not_keep_others_closed(plain: SparkSession, tmp_pa
 def test_a_repair_that_begins_while_the_log_is_claimed_is_seen(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = Positions.claim
-
-    def repaired_first(
-        self: Positions, on: Snapshot, logs: Sequence[LogId], writer: Writer, beginnings: Sequence[Beginning]
-    ) -> Claimed:
-        begin_repair(plain, tmp_path, "b")
-        return claim(self, on, logs, writer, beginnings)
 
     open_together([replica_of(plain, tmp_path, "b")])
-    monkeypatch.setattr(Positions, "claim", repaired_first)
+    at_first(monkeypatch, Positions, "claim", lambda: begin_repair(plain, tmp_path, "b"))
     with pytest.raises(RepairPending) as caught:
         open_together([replica_of(plain, tmp_path, "b")])
     assert (caught.value.log, caught.value.offset) == ("rocketmq/b", 0)

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow.fs as pafs
 import pytest
@@ -107,10 +108,8 @@ def test_a_name_before_a_host_is_no_credential(given: str) -> None:
 
 
 def test_a_storage_that_arrow_cannot_open_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_library(host: str) -> None:
-        raise OSError("Unable to load libhdfs: libhdfs.so: cannot open shared object file")
-
-    monkeypatch.setattr(pafs, "HadoopFileSystem", no_library)
+    no_library = OSError("Unable to load libhdfs: libhdfs.so: cannot open shared object file")
+    monkeypatch.setattr(pafs, "HadoopFileSystem", Mock(side_effect=no_library))
     with pytest.raises(ConfigurationError, match=r"hdfs:///lake cannot be opened.*Unable to load libhdfs"):
         placed("hdfs:/lake").open()
 

@@ -1,15 +1,17 @@
 """Who owns a log, and who may move its position."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sinks.delta import commits
+from sinks.delta.commits import OwnChain
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
@@ -26,6 +28,7 @@ from sources.errors import ReplicaError, TakenOver
 from sources.loss import Condition
 from sources.master import Known
 from sources.offsets import END, LogId, Offset, OffsetRange
+from tests.around import at_each
 from tests.sinks.accounts import incident, ledger_row
 from tests.sinks.at_once import at_once
 from tests.sinks.batches import offsets
@@ -39,22 +42,41 @@ BROKER_B = LogId("rocketmq", "broker-b")
 ROW = ledger_row(0, 500, records=5, first_store_timestamp=1, committed_at=2)
 
 
-def read_back(state: LogState, before: LogState | None = None) -> LogState | None:
+OWED: dict[str, Any] = {
+    "link": Link.of(span(90, 100), b"the record"),
+    "incidents": [incident(100, 500)],
+    "quarantined": [DataFile("part.parquet", 10, 20, 1, "{}")],
+}
+
+
+def state_of(texts: Mapping[str, str]) -> LogState:
+    found = LogState.of_domains(BROKER_A, texts.get)
+    assert found is not None
+    return found
+
+
+def read_back(state: LogState, before: LogState | None = None) -> LogState:
     """From what a commit of `state` writes where the table says what stood `before`."""
     domains = {} if before is None else before.domains(BROKER_A, None)
-    return LogState.of_domains(BROKER_A, (domains | state.domains(BROKER_A, before)).get)
+    return state_of(domains | state.domains(BROKER_A, before))
 
 
 def test_the_state_survives_its_json() -> None:
-    state = LogState(writer=this_writer(), commit="c", epoch=3, offset=Offset(2**40), first=Offset(0))
+    fresh = LogState(writer=this_writer(), commit="")
+    state = replace(fresh, commit="c", epoch=3, offset=Offset(2**40), first=Offset(0))
+    owing = fresh.moved_to(Offset(500), first=Offset(0), ledger=[ROW], **OWED)
+    epochs = (Epoch(1, Offset(0)), Epoch(4, Offset(300), master="10.0.0.1:10912", since_us=7))
+    known = replace(fresh, identity="topic", offset=Offset(500), mark=4, epochs=epochs)
     others = replace(ROW, origin="repair", deleted_at=7)
     repair = PendingRepair(to=Offset(70), epoch=4, others=(TakenOut(BROKER_B, 2, (span(3, 9),)),))
     rewritten = replace(repair, found=incident(100, 500, Condition.REWRITTEN), others=())
     for one in (
-        state, replace(state, ledger=(ROW, others)), LogState(writer=state.writer, commit=""),
+        fresh, state, replace(state, ledger=(ROW, others)), owing, known,
         *(replace(state, branched_at=Offset(60), repair=pending) for pending in (repair, rewritten)),
     ):  # fmt: skip
         assert read_back(one) == one
+    assert read_back(known).known == Known("topic", Offset(500), 4, epochs)
+    assert [(one.master, one.since_us) for one in read_back(known).epochs] == [(None, None), ("10.0.0.1:10912", 7)]
     assert LogState.of_domains(BROKER_A, lambda domain: None) is None
 
 
@@ -82,23 +104,21 @@ TAKEN = TakenOut(LogId.parse("kafka/c/t/0"), 1, (span(1, 2), span(5, 9)))
 
 def test_what_is_written_stays_as_it_is() -> None:
     """Tables of other versions have it; a name of a file may have what no UTF-8 has."""
-    state = LogState.of_domains(BROKER_A, WRITTEN.get)
-    assert state is not None
+    state = state_of(WRITTEN)
     assert state.domains(BROKER_A, None) == WRITTEN
     assert state.repair is not None
     assert state.repair.others == (TAKEN,)
 
 
 def test_a_state_in_one_piece_is_taken_apart_by_its_first_commit() -> None:
-    state = LogState.of_domains(BROKER_A, {MOVING: IN_ONE_PIECE}.get)
-    assert state is not None
+    state = state_of({MOVING: IN_ONE_PIECE})
     assert state.repair is not None
     assert (state.offset, state.epoch, state.first, state.repair.others) == (500, 2, 0, (TAKEN,))
     assert state.ledger == (replace(ROW, checksum="sha256:00", bytes=500),)
     assert (state.epochs[0].since_us, state.epochs[0].master) == (7, None)
     moved = state.moved_to(Offset(900), first=Offset(0), ledger=[])
     assert moved.domains(BROKER_A, state).keys() == {MOVING, STANDING, RUN}
-    assert LogState.of_domains(BROKER_A, ({MOVING: IN_ONE_PIECE} | moved.domains(BROKER_A, state)).get) == moved
+    assert state_of({MOVING: IN_ONE_PIECE} | moved.domains(BROKER_A, state)) == moved
 
 
 def test_a_commit_writes_what_changed() -> None:
@@ -144,39 +164,17 @@ def test_what_no_version_wrote_is_refused(name: str, text: str | None) -> None:
         LogState.of_domains(BROKER_A, {**WRITTEN, name: text}.get)
 
 
-def test_what_a_commit_owes_survives_its_json() -> None:
-    link = Link.of(OffsetRange(Offset(90), Offset(100)), b"the record")
-    lost = incident(100, 500)
-    file = DataFile("part.parquet", 10, 20, 1, "{}")
-    fresh = LogState(writer=this_writer(), commit="")
-    state = fresh.moved_to(Offset(500), first=Offset(0), ledger=[ROW], link=link, incidents=[lost], quarantined=[file])
-    found = read_back(state)
-    assert found == state
-    assert (found.link, found.incidents, found.quarantined) == (link, (lost,), (file,))
-    after = found.moved_to(Offset(900), first=Offset(0), ledger=[])
-    assert (after.link, after.ledger, after.incidents, after.quarantined) == (None, (), (), ())
-
-
-def test_what_is_known_of_the_master_survives_its_json() -> None:
-    epochs = (Epoch(1, Offset(0)), Epoch(4, Offset(300), master="10.0.0.1:10912", since_us=7))
-    state = LogState(writer=this_writer(), commit="", identity="topic", offset=Offset(500), mark=4, epochs=epochs)
-    found = read_back(state)
-    assert found is not None
-    assert found.known == Known("topic", Offset(500), 4, epochs)
-    assert [(one.master, one.since_us) for one in found.epochs] == [(None, None), ("10.0.0.1:10912", 7)]
-
-
 def test_a_state_of_a_version_that_owed_nothing_is_read() -> None:
     text = """{"writer": {"run": "r", "host": "h", "pid": 7, "since": "2024-02-29T23:59:30+00:00"},
         "commit": "c", "epoch": 1, "offset": 500, "first": 100, "ledger": [], "repair": {"to": 400, "epoch": 2}}"""
     writer = Writer(run="r", host="h", pid=7, since="2024-02-29T23:59:30+00:00")
     repair = PendingRepair(to=Offset(400), epoch=2)
-    assert LogState.of_domains(BROKER_A, {MOVING: text}.get) == LogState(
+    assert state_of({MOVING: text}) == LogState(
         writer=writer, commit="c", epoch=1, offset=Offset(500), first=Offset(100), repair=repair
     )
 
 
-def test_a_log_that_goes_back_loses_what_is_not_proven_to_be_of_it() -> None:
+def test_a_log_that_goes_back_loses_what_is_not_proven_to_be_of_it_and_for_its_own_damage_it_stays() -> None:
     assert PendingRepair(to=Offset(70), epoch=4).goes_back
     assert PendingRepair(to=Offset(70), epoch=4).out == OffsetRange(Offset(70), END)
     for start, out in ((60, 60), (70, 70), (80, 70)):
@@ -184,9 +182,6 @@ def test_a_log_that_goes_back_loses_what_is_not_proven_to_be_of_it() -> None:
         repair = PendingRepair(to=Offset(70), epoch=4, found=found)
         assert repair.goes_back
         assert repair.out == OffsetRange(Offset(out), END)
-
-
-def test_a_log_whose_own_damage_is_taken_out_goes_nowhere() -> None:
     damage = incident(60, 70, Condition.REPLICA_DAMAGED)
     assert not PendingRepair(to=Offset(500), epoch=3, found=damage).goes_back
 
@@ -202,12 +197,16 @@ def test_a_claim_changes_the_writer_alone() -> None:
     assert claimed.commit
 
 
-def test_a_move_keeps_the_epochs_unless_told_others() -> None:
-    epochs = (Epoch(1, Offset(0)),)
-    moved = LogState.fresh(this_writer()).moved_to(Offset(500), first=Offset(0), ledger=[], mark=3, epochs=epochs)
-    assert moved.known == Known(None, Offset(500), 3, epochs)
-    later = moved.moved_to(Offset(900), first=Offset(0), ledger=[])
+def test_a_move_keeps_the_beginning_and_epochs_unless_told_others_and_owes_nothing_of_before() -> None:
+    fresh, epochs = LogState(writer=this_writer(), commit=""), (Epoch(1, Offset(0)),)
+    begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[ROW], mark=3, epochs=epochs, **OWED)
+    assert begun.known == Known(None, Offset(500), 3, epochs)
+    assert [begun.link, [*begun.incidents], [*begun.quarantined]] == list(OWED.values())
+    later = begun.moved_to(Offset(900), first=Offset(500), ledger=[])
     assert later.known == Known(None, Offset(900), None, epochs)
+    assert (later.link, later.ledger, later.incidents, later.quarantined) == (None, (), (), ())
+    assert (begun.first, later.first, later.offset) == (100, 100, 900)
+    assert len({fresh.commit, begun.commit, later.commit}) == 3
     assert later.moved_to(Offset(950), first=Offset(0), ledger=[], epochs=()).epochs == ()
 
 
@@ -238,14 +237,6 @@ def test_a_loss_joins_the_holes_that_are_there_or_what_lies_before_the_beginning
     assert name not in replace(later, lost=[]).domains_on(on({name: first[name]}))
     with pytest.raises(ValueError, match="needs an offset"):
         _ = Move(BROKER_A, begun, fresh).transaction
-
-
-def test_a_move_keeps_where_the_replica_began() -> None:
-    fresh = LogState(writer=this_writer(), commit="")
-    begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[ROW])
-    later = begun.moved_to(Offset(900), first=Offset(500), ledger=[])
-    assert (begun.first, later.first, later.offset) == (100, 100, 900)
-    assert len({fresh.commit, begun.commit, later.commit}) == 3
 
 
 def test_newest_stored_time_is_the_latest_of_all_rows() -> None:
@@ -325,9 +316,7 @@ def test_a_run_is_forgotten_when_no_log_names_it(plain: SparkSession, path: str)
     assert runs() == {f"logtwin.run.{one.run}" for one in (first, second)}
     positions.claim(positions.newest(), [BROKER_B], third)
     assert runs() == {f"logtwin.run.{one.run}" for one in (second, third)}
-    held = OneLog(plain, path, BROKER_A).read().state
-    assert held is not None
-    assert held.writer == second
+    assert OneLog(plain, path, BROKER_A).state().writer == second
 
 
 def test_a_run_that_claims_again_while_it_is_forgotten_is_known(plain: SparkSession, path: str) -> None:
@@ -340,9 +329,7 @@ def test_a_run_that_claims_again_while_it_is_forgotten_is_known(plain: SparkSess
     table.claim(theirs)
     assert f"logtwin.run.{mine.run}" not in positions.newest().domains()
     assert positions.claim(on, [BROKER_B], mine).states[BROKER_B].writer == mine
-    held = OneLog(plain, path, BROKER_B).read().state
-    assert held is not None
-    assert held.writer == mine
+    assert OneLog(plain, path, BROKER_B).state().writer == mine
 
 
 def test_claims_at_once_leave_one_owner(plain: SparkSession, path: str) -> None:
@@ -359,9 +346,6 @@ def test_a_change_of_the_table_in_between_does_not_disturb(plain: SparkSession, 
     KernelTable(plain, path).set_properties(held.snapshot, {"delta.logRetentionDuration": "interval 8 days"})
     table.commit(held, mine.moved_to(Offset(500), first=Offset(0), ledger=[]), [file_of(path, 0, 5)])
     assert offsets(tmp_path) == [0, 100, 200, 300, 400]
-
-
-# --- several logs in one commit
 
 
 class Moving:
@@ -423,14 +407,10 @@ def test_each_log_lost_during_retries_leaves_the_commit(
 ) -> None:
     moving = Moving(plain, path, "a", "b", "c")
     taken = iter("abc")
-    attempt = Positions._attempt
-
-    def take_one_first(self: Positions, on: Snapshot, moves: Sequence[Move]) -> None:
-        if len(moves) > 1:
-            moving.tables[next(taken)].claim(this_writer())
-        attempt(self, on, moves)
-
-    monkeypatch.setattr(Positions, "_attempt", take_one_first)
+    at_each(
+        monkeypatch, Positions, "_attempt", lambda *_: moving.tables[next(taken)].claim(this_writer()),
+        when=lambda _, on, moves: len(moves) > 1,
+    )  # fmt: skip
     assert moving.commit() == ["a", "b"]
     assert moving.states() == {"a": None, "b": None, "c": 500}
     assert offsets(tmp_path) == [0, 100, 200, 300, 400]
@@ -453,11 +433,8 @@ def test_other_commits_are_stepped_over_and_endless_refusal_is_an_error(
     assert moving.commit() == []
     assert (moving.states(), others.states()) == ({"a": 500, "b": 500}, {"x": 500, "y": 500})
 
-    def refuse(*_: object) -> None:
-        raise KernelConflict("always")
-
     left = Moving(plain, path, "c", "d")
-    monkeypatch.setattr(Positions, "_attempt", refuse)
+    monkeypatch.setattr(Positions, "_attempt", Mock(side_effect=KernelConflict("always")))
     monkeypatch.setattr(commits, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="refuses the commit") as caught:
         left.commit()
@@ -494,3 +471,39 @@ def test_holes_nobody_can_read_are_refused(text: str) -> None:
     said = LoggedVersion(1, texts={f"logtwin.holes.{BROKER_A}": text})
     with pytest.raises(ReplicaError, match=r"logtwin\.holes\.rocketmq/broker-a cannot be read"):
         holes_at(said, BROKER_A, None)
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.chain: OwnChain[str, int] = OwnChain()
+        self.asked: list[list[str]] = []
+
+    def values(self, version: int, *names: str) -> dict[str, int]:
+        def ask(unknown: Sequence[str]) -> dict[str, int]:
+            self.asked.append(list(unknown))
+            return dict.fromkeys(unknown, version)
+
+        return self.chain.values(version, names, ask)
+
+
+def test_what_is_known_is_not_asked_again_and_the_rest_at_once() -> None:
+    one = Asked()
+    assert one.values(1, "a", "b") == {"a": 1, "b": 1}
+    assert one.values(1, "b", "c", "d") == {"b": 1, "c": 1, "d": 1}
+    assert one.asked == [["a", "b"], ["c", "d"]]
+
+
+def test_a_commit_of_its_own_leads_on_and_what_others_have_committed_is_asked_for() -> None:
+    one = Asked()
+    one.values(1, "a", "b")
+    one.chain.committed(1, 2, {"a": 70})
+    assert one.values(2, "a", "b") == {"a": 70, "b": 1}
+    assert len(one.asked) == 1
+    one.chain.committed(2, 4, {"a": 70})  # version 3 is another's
+    assert one.values(4, "a") == {"a": 4}
+    assert one.values(5, "a") == {"a": 5}
+    one.chain.committed(4, 6, {"a": 70})  # built on what it did not look at last
+    assert one.values(6, "a") == {"a": 6}
+    one.chain.claimed(7, {"a": 70})  # whatever was before
+    assert one.values(7, "a", "b") == {"a": 70, "b": 7}
+    assert one.asked[-1] == ["b"]

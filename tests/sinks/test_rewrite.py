@@ -157,8 +157,7 @@ def test_damage_of_two_logs_is_taken_out_of_both_while_neither_has_moved(
     other, held = OneLog(plain, path, BROKER_B), table.read()
     theirs = other.claim(this_writer()).moved_to(Offset(2500), first=Offset(0), ledger=())
     other.commit(other.read(), theirs)
-    assert held.state is not None
-    mine = replace(held.state, commit="taken out")
+    mine = replace(table.state(), commit="taken out")
     of_mine, of_theirs = TakenOut(BROKER_A, 0, (span(300, 500),)), TakenOut(BROKER_B, 0, (span(1000, 1200),))
     table.take_out(held, mine, [of_mine, of_theirs], [])
     assert (numbers(path, BROKER_A), numbers(path, BROKER_B)) == (
@@ -170,9 +169,9 @@ def test_damage_of_two_logs_is_taken_out_of_both_while_neither_has_moved(
         assert (now.state, now.holes.ranges, now.holes.taken_out) == (state, out.ranges, out.ranges)
     for epoch in (-1, 1):
         with pytest.raises(ReplicaError, match="the log went back") as caught:
-            table.take_out(table.read(), held.state, [replace(of_theirs, epoch=epoch)], [])
+            table.take_out(table.read(), mine, [replace(of_theirs, epoch=epoch)], [])
         assert (caught.value.log, caught.value.expected, caught.value.found) == (str(BROKER_B), f"epoch {epoch}", "0")
     other.mark(other.read(), replace(theirs, commit="marked", repair=PendingRepair(to=Offset(0), epoch=1)))
     with pytest.raises(RepairPending):
-        table.take_out(table.read(), held.state, [of_theirs], [])
+        table.take_out(table.read(), mine, [of_theirs], [])
     assert table.read().state == mine

@@ -58,9 +58,6 @@ def offsets(number: int, start: int, end: int) -> list[tuple[int, int]]:
     return [(number, offset) for offset in range(start, end)]
 
 
-# --- the shared file
-
-
 def test_what_threads_add_side_by_side_is_not_mixed(tmp_path: Path) -> None:
     with shared(tmp_path) as file:
         adding = [partial(file.add, held(number, *range(0, END + 1, 2)), Offset(0)) for number in range(len(LOGS))]
@@ -98,9 +95,6 @@ def test_a_file_that_holds_other_rows_than_were_added_is_found(tmp_path: Path, m
         file.finish()
     assert (caught.value.expected, caught.value.found) == ("5 records", "4")
     assert files(tmp_path) == []
-
-
-# --- a stretch on its way
 
 
 class Stretches:

@@ -20,8 +20,13 @@ COLUMNS = (
 )
 
 
-def test_the_columns_of_the_log_table() -> None:
+def test_the_document_lists_every_column_and_those_of_the_log_are_the_issues() -> None:
     assert ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in spark_schema(LOG.schema)) == COLUMNS
+    text = DOCUMENT.read_text()
+    for spec in TABLES:
+        for field in spark_schema(spec.schema):
+            comment = field.metadata["comment"].replace("|", "/")
+            assert f"| `{field.name}` | {field.dataType.simpleString()} | {comment} |" in text
 
 
 @pytest.mark.parametrize("spec", [LOG, LEDGER, *METADATA_TABLES], ids=lambda spec: spec.name)
@@ -31,11 +36,3 @@ def test_comments_statistics_and_positions_that_never_expire(spec: TableSpec) ->
     assert set(spec.clustering) <= set(spec.statistics) <= set(spec.schema.names)
     assert len(spec.clustering) <= 4
     assert "delta.setTransactionRetentionDuration" not in spec.properties
-
-
-def test_the_document_lists_every_column_with_its_type_and_comment() -> None:
-    text = DOCUMENT.read_text()
-    for spec in TABLES:
-        for field in spark_schema(spec.schema):
-            comment = field.metadata["comment"].replace("|", "/")
-            assert f"| `{field.name}` | {field.dataType.simpleString()} | {comment} |" in text

@@ -1,26 +1,29 @@
-"""The task function, called as Spark calls it, without Spark."""
+"""The task function, called as Spark calls it, without Spark; and which task has which splits."""
 
 import errno
 import hashlib
 import os
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import sinks.batch.shared_file
 from sinks.batch.proof import SplitReport, WrittenStretch
 from sinks.batch.receiver import LogWriter
 from sinks.batch.shared_file import SharedFile
-from sinks.batch.tasks import run_splits, write_splits
+from sinks.batch.tasks import TASK_BYTES, in_tasks, run_splits, write_splits
 from sinks.values.continuity import Link
 from sinks.values.incident import Action
 from sources.errors import (
@@ -41,6 +44,7 @@ from sources.errors import (
 from sources.loss import Condition
 from sources.master import Chunk, Damage, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.around import at_each
 from tests.patience import PATIENCE_S
 from tests.sinks.groups import Slow
 from tests.sinks.memory_master import (
@@ -384,17 +388,59 @@ def test_of_a_batch_that_finds_a_disk_full_no_file_is_left(
     plain: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first task has written its file when the second finds no room."""
-    finish, finished = SharedFile.finish, list[SharedFile]()
-
-    def finish_one(file: SharedFile) -> None:
-        finish(file)
-        finished.append(file)
-        if len(finished) == 2:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(SharedFile, "finish", finish_one)
+    finished = Mock(side_effect=[None, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))])
+    at_each(monkeypatch, SharedFile, "finish", finished, after=True)
     planned = [*splits((0, 500), log_id="rocketmq/a"), *splits((0, 500), log_id="rocketmq/b")]
     logs = {one.log_id: LogWriter(MASTER, 0, None, None, str(warehouse)) for one in planned}
     with pytest.raises(StorageUnreachable, match="No space left"):
         run_splits(plain, planned, logs)
-    assert (len(finished), list((warehouse / "log").iterdir())) == (2, [])
+    assert (finished.call_count, list((warehouse / "log").iterdir())) == (2, [])
+
+
+MIB = 1024 * 1024
+
+
+def of_sizes(sizes: Sequence[int]) -> list[tuple[PlannedSplit, int]]:
+    """A split of each, told apart by its offsets."""
+    ranges = [OffsetRange(Offset(number), Offset(number + 1)) for number in range(len(sizes))]
+    return [(PlannedSplit("rocketmq/a", one, one), size) for one, size in zip(ranges, sizes, strict=True)]
+
+
+def numbers(sizes: Sequence[int], cores: int) -> list[list[int]]:
+    return [[split.owned.start for split in task] for task in in_tasks(of_sizes(sizes), cores=cores)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "tasks"),
+    [
+        ([], 4, []),
+        # no more than splits or cores
+        ([5, 7], 4, [[1], [0]]),
+        ([1] * 5, 2, [[0, 2, 4], [1, 3]]),
+        # about the same bytes in each
+        ([100, 200, 300, 400, 500], 2, [[4, 1, 0], [3, 2]]),
+        ([900, 100, 100, 100], 2, [[0], [1, 2, 3]]),
+        # of unknown size they are dealt out evenly
+        ([0] * 4, 2, [[0, 2], [1, 3]]),
+    ],
+)
+def test_which_task_has_which(sizes: list[int], cores: int, tasks: list[list[int]]) -> None:
+    assert numbers(sizes, cores) == tasks
+
+
+def test_one_that_would_read_for_long_becomes_more_in_whole_rounds() -> None:
+    """Two cores: as long as a task reads no more than that there are two of them."""
+    full = [TASK_BYTES // 4] * 8
+    assert len(in_tasks(of_sizes(full), cores=2)) == 2
+    assert len(in_tasks(of_sizes([*full, MIB]), cores=2)) == 4
+    assert len(in_tasks(of_sizes([3 * TASK_BYTES]), cores=2)) == 1  # a single split may be longer
+
+
+@given(st.lists(st.integers(0, TASK_BYTES), max_size=40), st.integers(1, 8))
+def test_each_split_is_given_once_and_no_task_is_left_without(sizes: list[int], cores: int) -> None:
+    tasks = numbers(sizes, cores)
+    assert sorted(number for task in tasks for number in task) == list(range(len(sizes)))
+    assert all(tasks)
+    loads = [sum(sizes[number] for number in task) for task in tasks]
+    # Who has the most would have had the last of it put elsewhere, if that were better.
+    assert max(loads, default=0) - min(loads, default=0) <= max(sizes, default=0)

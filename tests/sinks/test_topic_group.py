@@ -1,6 +1,5 @@
 """A topic's partitions as a group of logs: batches, what a kill leaves, what one partition meets, who owns them."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 
@@ -10,37 +9,29 @@ from pyspark.sql import SparkSession
 from sinks.batch.proof import BatchResult, BatchStep
 from sinks.batch.replica import open_together
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.log_state import LogState
-from sinks.state.positions import Move, Positions
+from sinks.state.positions import Positions
 from sinks.tables import KAFKA_LOG
 from sources.errors import (
-    CorruptRecord,
-    CoverageError,
-    Gap,
     LogtwinError,
     MasterSilent,
-    Recreated,
     ReplicaError,
     TakenOver,
 )
 from sources.master import Committed
 from sources.offsets import LogId, Offset, partition_log
+from tests.around import at_each, at_first
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
     ORDERS,
     FailingPartition,
     MemoryPartition,
-    ScriptedPartition,
     epoch_before,
     partitions,
 )
 from tests.sinks.one_log import OneLog
 from tests.sinks.topic_batches import Twin, expected
-from tests.spans import span
 
-CORES = 2  # of the session
 TOPIC = partitions(tuple(range(40)), (), (0, 1, 2, 7, 19, 20, 33), end=40)
 FULL = partitions(*[tuple(range(40))] * 3, end=40)
 """Of splits that are all as large the tasks of two cores have the first and the last, and the one between."""
@@ -106,37 +97,11 @@ def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, 
 # --- what one partition meets is its own
 
 
-def test_one_wrong_partition_costs_the_others_nothing(plain: SparkSession, tmp_path: Path) -> None:
-    """Whatever keeps it from being written; its neighbours are in the same commit and the same files."""
-    bad = {
-        3: FailingPartition.like(MemoryPartition(3, tuple(range(40)), 40), error=CorruptRecord("bad", offset=0)),
-        4: MemoryPartition(4, tuple(range(40)), 40),
-        5: MemoryPartition(5, tuple(range(40)), 40, topic_id="another"),
-        6: ScriptedPartition.like(full := MemoryPartition(6, tuple(range(40)), 40), chunks=(full.chunk(span(0, 4)),)),
-    }
-    twin = Twin(plain, tmp_path, {**FULL, **bad}).opened()
-    before = twin.version()
-    outcomes = twin.takes({0: (0, 10), 1: (0, 10), 2: (0, 10), 3: (0, 10), 4: (5, 10), 5: (0, 10), 6: (0, 10)})
-    assert errors(outcomes) == {
-        3: (CorruptRecord, "3", 0), 4: (Gap, "4", 0), 5: (Recreated, "5", None), 6: (CoverageError, "6", 4),
-    }  # fmt: skip
-    assert brought(outcomes) == dict.fromkeys(range(3), (0, 10))
-    assert twin.version() == before + 1
-    assert twin.rows() == expected(FULL, dict.fromkeys(range(3), (0, 10)))
-    assert twin.promises == {0: [10], 1: [10], 2: [10], 3: [], 4: [], 5: [], 6: []}
-    assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) <= CORES
-
-
 def test_others_in_the_file_of_a_lost_partition_are_committed(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
     built_on: list[int] = []
-    attempt = Positions._attempt
-
-    def noted(self: Positions, on: Snapshot, moves: Sequence[Move]) -> None:
-        built_on.append(on.version)
-        attempt(self, on, moves)
 
     def take(step: BatchStep) -> None:
         if step is BatchStep.FILES and twin.offsets[0] == 0:
@@ -144,7 +109,7 @@ def test_others_in_the_file_of_a_lost_partition_are_committed(
 
     twin = Twin(plain, tmp_path, FULL, on_step=take).opened()
     before = twin.version()
-    monkeypatch.setattr(Positions, "_attempt", noted)
+    at_each(monkeypatch, Positions, "_attempt", lambda _, on, moves: built_on.append(on.version))
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
     assert built_on == [before, before + 1]  # not again on what is known to be stale
     assert errors(outcomes) == {0: (TakenOver, "0", 0)}
@@ -190,8 +155,7 @@ def test_whichever_shard_comes_first_begins_the_whole_topic(plain: SparkSession,
         return {one.log_id: Offset(at) for one in (*TOPIC.values(), *more)}
 
     assert early.begin(starts(20)) == []
-    begun = OneLog(plain, KAFKA_LOG.path(str(tmp_path)), TOPIC[2].log_id).read().state
-    assert begun is not None
+    begun = OneLog(plain, KAFKA_LOG.path(str(tmp_path)), TOPIC[2].log_id).state()
     assert (early.version(), begun.offset, begun.writer) == (before + 1, 20, writer)
     came = MemoryPartition(3, (), 40)
     late, grown = Twin(plain, tmp_path, {2: TOPIC[2]}), Twin(plain, tmp_path, {3: came})
@@ -208,19 +172,11 @@ def test_of_two_jobs_that_begin_a_topic_at_once_the_first_decides(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one finds it fresh, and by then a ledger with rows of it, which is no contradiction."""
-    others: list[Twin] = []
-    check = Bookkeeping.check
-
-    def begun_first(self: Bookkeeping, states: Mapping[LogId, LogState]) -> None:
-        if not others:
-            others.append(Twin(plain, tmp_path, TOPIC))
-            others[0].opened(begins_at=20).takes({0: (20, 30)})
-        check(self, states)
-
-    monkeypatch.setattr(Bookkeeping, "check", begun_first)
+    other = Twin(plain, tmp_path, TOPIC)
+    at_first(monkeypatch, Bookkeeping, "check", lambda: other.opened(begins_at=20).takes({0: (20, 30)}))
     twin = Twin(plain, tmp_path, TOPIC).opened(begins_at=40)
     assert twin.offsets == {0: 30, 1: 20, 2: 20}
-    assert errors(others[0].takes({1: (20, 30)})) == {1: (TakenOver, "1", 20)}
+    assert errors(other.takes({1: (20, 30)})) == {1: (TakenOver, "1", 20)}
     assert brought(twin.takes({1: (20, 30)})) == {1: (20, 30)}
 
 

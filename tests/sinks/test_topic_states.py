@@ -20,8 +20,9 @@ from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
+from tests.around import at_each, at_first
 from tests.sinks.batches import rows
-from tests.sinks.killed import Killed
+from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
 from tests.sinks.one_log import OneLog
 
@@ -133,15 +134,12 @@ def test_killed_in_between_it_is_done_again(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str
 ) -> None:
     lake.says(OLD)
-    original = getattr(owner, name)
 
-    def killed(self: Any, *given: Any, **named: Any) -> Any:
-        if owner is KernelTable and self.path != lake.table.path:  # the tables that follow have commits, too
-            return original(self, *given, **named)
-        raise Killed
+    def is_meant(one: Any, *_: object, **__: object) -> bool:
+        return owner is not KernelTable or bool(one.path == lake.table.path)  # the tables that follow have commits, too
 
     with monkeypatch.context() as patched:
-        patched.setattr(owner, name, killed)
+        at_each(patched, owner, name, killed, when=is_meant)
         with pytest.raises(Killed):
             take_apart(lake.spark, lake.path, ORDERS)
     assert lake.table.existing().domain(f"logtwin.{ORDERS}") == OLD
@@ -155,14 +153,7 @@ def test_a_job_of_the_older_version_that_goes_on_meanwhile_is_seen(lake: Lake, m
     further = json.loads(OLD)
     further["commits"] += 1
     further["partitions"]["1"]["offset"] = 25
-    original, is_first = topic_states._Whole.take_apart, [True]
-
-    def late(self: Any, table: KernelTable, on: Any) -> None:
-        if is_first.pop() if is_first else False:
-            lake.says(json.dumps(further))
-        original(self, table, on)
-
-    monkeypatch.setattr(topic_states._Whole, "take_apart", late)
+    at_first(monkeypatch, topic_states._Whole, "take_apart", lambda: lake.says(json.dumps(further)))
     take_apart(lake.spark, lake.path, ORDERS)
     assert facts(lake.read(1).state) == (0, 25, 0, 0)
     assert facts(lake.read(0).state) == (0, 35, 5, 3)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -118,9 +119,7 @@ def test_its_owner_gets_a_page_that_asks_nobody_else_and_reports_when_asked() ->
 
 
 def test_that_it_cannot_be_seen_how_it_is_is_said_and_looked_for_again() -> None:
-    def look() -> Overview:
-        raise ReplicaError(f"the table is gone {INJECTED}")
-
+    look = Mock(side_effect=ReplicaError(f"the table is gone {INJECTED}"))
     status, _, _, body = answered(f"/{SECRET}/now", look=look)
     assert (status, INJECTED in body) == ("200", False)
     assert "It cannot be seen how it is." in body

@@ -6,6 +6,7 @@ import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -45,13 +46,10 @@ class Typed:
         return self._capsys.readouterr()
 
 
-def test_a_statement_may_have_many_lines_and_ends_with_its_semicolon(typed: Typed) -> None:
+def test_a_statement_may_have_many_lines_or_share_one_and_ends_with_its_semicolon(typed: Typed) -> None:
     out, err = typed("SELECT count(*) AS n", "FROM log", ";", r"\q")
     assert out == "n\n5\n"
     assert "1 row, " in err
-
-
-def test_several_statements_of_one_line(typed: Typed) -> None:
     assert typed("CREATE TEMPORARY VIEW evens AS SELECT 2 AS n; SELECT n FROM evens;", r"\q")[0] == "n\n2\n"
 
 
@@ -98,11 +96,8 @@ def test_the_prompt_does_not_wait_for_the_replica(
 def test_where_there_is_no_replica_it_ends(
     typed: Typed, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
 ) -> None:
-    def opening() -> Reader:
-        raise ReplicaError("no replica")
-
     with pytest.raises(ReplicaError, match="no replica"):
-        Typed(opening, capsys)(*lines)
+        Typed(Mock(side_effect=ReplicaError("no replica")), capsys)(*lines)
 
 
 def test_names_are_known_those_of_the_session_too(reader: Reader) -> None:

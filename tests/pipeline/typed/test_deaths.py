@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.parsing import OfStep, Parsing
 from sinks.typed.step.report import Told
 from sinks.typed.table import TypedTable
 from sources.errors import UnfitMessage, WorkerLost
+from tests.around import at_first
 from tests.pipeline.typed.in_process import WorkerDies
 from tests.pipeline.typed.test_steps import kill
 from tests.pipeline.typed.world import InFiles, World, bring, fields
@@ -107,28 +107,15 @@ def test_a_search_that_is_killed_leaves_each_message_once(
         assert first.step() is not None
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         second = world.follower()
-        bring_to_a_letter(world, second, patched)
+        of_letters = {"after": True, "when": lambda files, *_: files}
+        at_first(patched, second._dead_letters, "bring", lambda: kill(patched, "commit"), **of_letters)
+        bring(second, MOST_TRIES)
     assert [reason for _, reason, _ in letters(world)] == ["worker_died"]
     bring(world.follower(), 2 * MOST_TRIES)
     assert fields(world.rows()) == numbered(0, 1, 2)
     assert [reason for _, reason, _ in letters(world)] == ["worker_died", "worker_died"]
     assert len({row["offset"] for row in world.unfit()}) == 2
     assert all("MemoryError" in row["found"] for row in world.unfit())
-
-
-def bring_to_a_letter(world: World, follower: TypedFollower, patched: pytest.MonkeyPatch) -> None:
-    """Kill the follower at the commit of rows that comes behind its first dead letter."""
-    bring_letters, there = follower._dead_letters.bring, list[bool]()
-
-    def bring_some(files: Any, *more: Any) -> None:
-        bring_letters(files, *more)
-        if files:
-            there.append(True)
-            kill(patched, "commit")
-
-    patched.setattr(follower._dead_letters, "bring", bring_some)
-    bring(follower, MOST_TRIES)
-    raise AssertionError(there)
 
 
 def test_stops_at_unfit_names_the_deadly_message(world: World, parsed_by: Any) -> None:

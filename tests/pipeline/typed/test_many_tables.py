@@ -5,6 +5,7 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from pipeline.job.typed_tables import TypedTables
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.table import TypedTable
 from sources.errors import LogtwinError
+from tests.around import at_each
 from tests.patience import wait_until
 from tests.pipeline.group_in_process import give_to_verbs
 from tests.pipeline.running import replicate_now
@@ -206,22 +208,8 @@ def test_killed_at_any_commit(world: InFiles, at: int, is_after: bool, monkeypat
     insert(world, "orders")
     insert(world, "refunds", 2)
     world.replicate()
-    commits = 0
-
-    class Killed(BaseException):
-        pass
-
-    def commit(*given: Any, **how: Any) -> None:
-        nonlocal commits
-        if commits < at or is_after:
-            real(*given, **how)
-        if commits == at:
-            raise Killed
-        commits += 1
-
-    real = TypedTable.commit
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(TypedTable, "commit", commit)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        at_each(patch, TypedTable, "commit", Mock(side_effect=[*[None] * at, KeyboardInterrupt]), after=is_after)
         TypedTables(world.spark, config_of(world)).bring(lambda: True)
     assert bring(world, config_of(world)) == []
     assert names(world, "shop_orders") == [("1", "shop.orders")]
@@ -238,10 +226,7 @@ def test_one_that_cannot_be_read_does_not_stop_those_that_are_known(
     insert(world, "orders", 2)
     world.replicate()
 
-    def fails(*_: object) -> None:
-        raise LogtwinError("gone")
-
-    monkeypatch.setattr("pipeline.job.typed_tables.found_tables", fails)
+    monkeypatch.setattr("pipeline.job.typed_tables.found_tables", Mock(side_effect=LogtwinError("gone")))
     assert [one.problem for one in running.bring(lambda: True)] == ["gone"]
     assert len(world.rows("shop_orders")) == 2
 

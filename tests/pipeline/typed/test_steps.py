@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import deltalake
 import pyarrow as pa
@@ -99,11 +100,8 @@ def test_a_retry_waits_for_a_step_under_way(world: World, monkeypatch: pytest.Mo
 def kill(patched: pytest.MonkeyPatch, at: str) -> None:
     """The next call of that part of a step ends the process, as far as a test can."""
 
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     kind = {"bring": DeadLetters, "commit": TypedTable, "changes": SchemaChanges}[at]
-    patched.setattr(kind, "commit" if at == "commit" else "bring", killed)
+    patched.setattr(kind, "commit" if at == "commit" else "bring", Mock(side_effect=KeyboardInterrupt))
 
 
 def test_commits_that_land_unheard_are_done_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

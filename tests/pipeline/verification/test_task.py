@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -30,6 +30,7 @@ from sources.errors import (
     find_error,
 )
 from sources.offsets import Offset, OffsetRange
+from tests.pipeline.waiting_clock import WaitingClock
 from tests.sinks.memory_master import BROKER_A, MemoryMaster, raw_bytes
 
 SIZES = (100,) * 30
@@ -95,10 +96,7 @@ def test_a_file_that_cannot_be_read_concerns_its_own_claims(tmp_path: Path, part
 def test_a_storage_that_is_away_is_no_verdict(
     tmp_path: Path, parts: tuple[Part, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(folder: str, name: str) -> NoReturn:
-        raise OSError(errno.EIO, f"{folder}/{name}")
-
-    monkeypatch.setattr(stored, "open_parquet", unreachable)
+    monkeypatch.setattr(stored, "open_parquet", Mock(side_effect=OSError(errno.EIO, "away")))
     with pytest.raises(RuntimeError) as caught:
         compared(tmp_path, parts)
     assert isinstance(find_error(str(caught.value)), StorageUnreachable)
@@ -139,33 +137,20 @@ def test_a_master_that_is_away_ends_the_task(tmp_path: Path, parts: tuple[Part, 
     assert error.log == str(BROKER_A)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        assert seconds > 0
-        self.now_s += seconds
-
-
 @pytest.mark.parametrize("size_bytes", [1, 30, 250])
 def test_no_more_than_the_limit(size_bytes: int) -> None:
-    clock = Clock()
-    throttle = Throttle(100, clock=clock, sleep=clock.sleep)
-    spent = 0
-    for _ in range(50):
+    clock = WaitingClock()
+    throttle = Throttle(100, clock=clock.monotonic, sleep=clock.sleep)
+    for times in range(1, 51):
         throttle.spend(size_bytes)
-        spent += size_bytes
-        assert clock.now_s - 1000 == pytest.approx(spent / 100)
+        assert clock.monotonic() == pytest.approx(times * size_bytes / 100)
 
 
 def test_slow_work_is_not_slowed_down() -> None:
-    clock = Clock()
-    throttle = Throttle(100, clock=clock, sleep=clock.sleep)
+    clock = WaitingClock()
+    throttle = Throttle(100, clock=clock.monotonic, sleep=clock.sleep)
     throttle.spend(10)
-    clock.now_s = 1005.0
+    clock.sleep(5.0)
+    before_s = clock.monotonic()
     throttle.spend(100)
-    assert clock.now_s == 1005.0
+    assert clock.monotonic() == before_s

@@ -1,5 +1,6 @@
 """Where two histories part: for random ledgers, holes and masters the same as by looking at every record."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.books.ledger import LedgerRows
+from sinks.healing.common_point import last_agreeing, last_equal
 from sinks.healing.divergence import Comparison
 from sinks.proof.stored import StoredLog, StoredRecord
+from sinks.values.continuity import Link
 from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Epoch, Parting
 from sources.errors import ReplicaError
@@ -250,10 +253,11 @@ def test_where_the_epochs_part_all_above_goes(common: int, behind: bytes) -> Non
     assert f"epoch 3 from {common} on" in found[2]
 
 
-def test_bytes_that_differ_below_the_common_point_contradict_the_epochs() -> None:
+def test_epochs_that_share_nothing_leave_it_to_the_bytes_and_those_that_contradict_them_say_so() -> None:
     found = by_epochs(Bytes(other_from(3), 0), 21)
     assert found[:2] == (Condition.EPOCHS_CONTRADICT, 3)
     assert "by their bytes up to 3 only" in found[2]
+    assert by_epochs(Bytes(LOG, 0), None)[0] is None
 
 
 @pytest.mark.parametrize(("log", "minimum", "common"), [(b"x" * END, 0, 21), (b"x" * END, 0, 0), (LOG, 12, 9)])
@@ -264,5 +268,60 @@ def test_where_no_byte_tells_that_it_is_one_log_a_person_has_to(log: bytes, mini
     assert "by their bytes nowhere" in found[2]
 
 
-def test_epochs_that_share_nothing_leave_it_to_the_bytes() -> None:
-    assert by_epochs(Bytes(LOG, 0), None)[0] is None
+@given(st.integers(0, 5000).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count))))
+def test_the_last_row_that_agrees_is_found_with_few_comparisons(case: tuple[int, int]) -> None:
+    count, agreeing = case
+    asked: list[int] = []
+
+    def agrees(row: int) -> bool:
+        asked.append(row)
+        return row < agreeing
+
+    assert last_agreeing(range(count), agrees) == (agreeing - 1 if agreeing else None)
+    assert asked[:1] == list(range(count))[-1:]
+    assert len(asked) == len(set(asked))
+    assert agreeing < count or len(asked) <= 1
+    distance = count - agreeing + 1
+    assert len(asked) <= 2 * math.log2(distance) + 2
+
+
+RECORDS = st.lists(st.tuples(st.integers(0, 5), st.binary(min_size=1, max_size=20)), min_size=1, max_size=30)
+
+
+def with_gaps(records: list[tuple[int, bytes]], start: int) -> list[tuple[OffsetRange, bytes]]:
+    """Records with so many bytes between each and the one before, from `start` on."""
+    found, at = [], start
+    for gap, raw in records:
+        found.append((OffsetRange(Offset(at + gap), Offset(at + gap + len(raw))), raw))
+        at += gap + len(raw)
+    return found
+
+
+def pieces_of(data: bytes, size: int) -> Iterator[memoryview]:
+    """In pieces that are gone when the next is asked for."""
+    for at in range(0, len(data), size):
+        with memoryview(data[at : at + size]) as piece:
+            yield piece
+
+
+@given(RECORDS, st.integers(0, 1 << 40), st.integers(1, 50), st.data())
+def test_records_are_compared_up_to_the_first_that_differs(
+    given_records: list[tuple[int, bytes]], start: int, piece: int, data: st.DataObject
+) -> None:
+    records = with_gaps(given_records, start)
+    log = bytearray(records[-1][0].end - start)
+    for covered, raw in records:
+        log[covered.start - start : covered.end - start] = raw
+    cut = data.draw(st.integers(0, len(log)), label="the master's log ends here")
+    del log[cut:]
+    changed = data.draw(st.integers(0, len(log)), label="and has another byte here")
+    if changed < len(log):
+        log[changed] ^= 0xFF
+    same = []
+    for covered, raw in records:
+        if bytes(log[covered.start - start : covered.end - start]) != raw:
+            break
+        same.append(Link.of(covered, raw))
+    assert last_equal(records, pieces_of(bytes(log), piece), Offset(start), counts_bytes=True) == (
+        same[-1] if same else None
+    )

@@ -52,10 +52,6 @@ def comparison(left: Sequence[Row], rows: Sequence[Row] = ROWS, *, is_compacted:
     return Comparison(master, ledger, table, Offset(COUNT), EVERYTHING)
 
 
-def other_from(offset: int, rows: Sequence[Row]) -> list[Row]:
-    return [one | {"value": b"another"} if cast(int, one["offset"]) >= offset else one for one in rows]
-
-
 @pytest.mark.parametrize("left", [LEFT, LEFT[3:4], ()])
 def test_a_compacted_log_is_the_same(left: Sequence[Row]) -> None:
     found = comparison(left)
@@ -83,7 +79,8 @@ def test_of_any_other_log_what_is_gone_is_another_history() -> None:
 )
 def test_records_that_are_other_ones_are_another_history(parted: int, common: int | None) -> None:
     """The common point is behind a row of the ledger that agrees, or the last record in it that both have."""
-    found = comparison(other_from(parted, LEFT)).find()
+    left = [one | {"value": b"another"} if cast(int, one["offset"]) >= parted else one for one in LEFT]
+    found = comparison(left).find()
     expected = None if common is None else (Condition.REWRITTEN, common)
     assert (None if found is None else (found.condition, found.common)) == expected
 

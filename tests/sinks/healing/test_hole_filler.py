@@ -111,13 +111,6 @@ def test_another_loss_in_between_does_not_disturb(plain: SparkSession, lake: Pat
     assert backfilled(lake) == [(500, 600, 2), (600, 900, 1), (900, 1000, 3)]
 
 
-def another_epoch(plain: SparkSession, lake: Path) -> None:
-    """As a repair begins one: the position, and its transaction version, move back."""
-    found = held(plain, lake)
-    back = replace(state(plain, lake), epoch=1, offset=Offset(1000), commit="repaired", ledger=())
-    table(plain, lake).cut(found, back, span(1000, 1500), lambda holes: holes.below(Offset(1000)))
-
-
 def test_a_commit_that_landed_unheard_is_a_success(
     plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,8 +138,9 @@ def test_a_repair_that_was_marked_in_between_keeps_the_fill_out(plain: SparkSess
 
 def test_a_repair_in_between_wins(plain: SparkSession, lake: Path) -> None:
     def repair(step: BatchStep) -> None:
-        if step is BatchStep.FILES:
-            another_epoch(plain, lake)
+        if step is BatchStep.FILES:  # the position, and its transaction version, move back
+            back = replace(state(plain, lake), epoch=1, offset=Offset(1000), commit="repaired", ledger=())
+            table(plain, lake).cut(held(plain, lake), back, span(1000, 1500), lambda holes: holes.below(Offset(1000)))
 
     filler = HoleFiller(plain, str(lake), BROKER_A, repair)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is None

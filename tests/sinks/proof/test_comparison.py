@@ -93,10 +93,6 @@ def without(*numbers: int) -> list[dict[str, Any]]:
     return [row for number, row in enumerate(ROWS) if number not in numbers]
 
 
-def twice(number: int) -> list[dict[str, Any]]:
-    return [*ROWS[: number + 1], *ROWS[number:]]
-
-
 def test_a_difference_stays_in_its_claim() -> None:
     claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
     found = list(compare(claims, batches(changed(4, flag=1), 5), StreamedBytes(pieces(LOG)), FORMAT))
@@ -119,7 +115,7 @@ def test_a_difference_stays_in_its_claim() -> None:
         (without(11), 910, MISSING),
         (without(5, 6), 410, MISSING),
         ([], 0, MISSING),
-        *((twice(at), ROWS[at]["offset"], TWICE) for at in (0, 2, 11)),
+        *(([*ROWS[: at + 1], *ROWS[at:]], ROWS[at]["offset"], TWICE) for at in (0, 2, 11)),
         ([*ROWS, ROWS[-1] | {"queue_id": BROKEN}], 910, TWICE),
         (sorted([*ROWS, ROWS[2] | {"offset": 150}], key=lambda row: row["offset"]), 150, SURPLUS),
     ],
@@ -156,14 +152,11 @@ def test_the_first_differences_are_named_and_all_are_counted() -> None:
     assert found.differences == differing(*((row["offset"], CHANGED) for row in ROWS[:LISTED]))
 
 
-def test_without_the_master_rows_are_held_against_the_ledger() -> None:
+def test_without_the_master_rows_are_held_against_the_ledger_and_a_hole_has_none() -> None:
     assert compared(master=None) == Compared(claim=WHOLE, verdict=Verdict.EQUAL, rows=12, with_master=False)
     assert compared(changed(2, flag=1), None).verdict is Verdict.REPLICA_DAMAGED
     found = compared(ROWS[:-1], None)
     assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, differing((910, MISSING)))
-
-
-def test_a_hole_has_no_rows() -> None:
     hole = Claim(OffsetRange(Offset(0), Offset(400)))
     assert compared([], None, hole).verdict is Verdict.EQUAL
     found = compared(ROWS[1:3], None, hole)

@@ -60,15 +60,12 @@ def reasons(found: Completeness) -> list[tuple[OffsetRange, Reason]]:
     return [(one.range, one.reason) for one in found.missing]
 
 
-def test_a_log_that_is_whole() -> None:
+def test_a_log_that_is_whole_and_a_replica_of_nothing() -> None:
     found = account(row(0, 10, 100, 200), row(25, 40, 300, 390), row(10, 25, 210, 290), position=40)
     (whole,) = found.whole
     assert (whole.range, whole.first_us, whole.last_us) == (span(0, 40), 100, 390)
     assert (found.position, found.missing, found.overlaps, found.beyond) == (40, (), (), None)
     assert found.problem(LOG) is None
-
-
-def test_a_replica_of_nothing() -> None:
     found = account(position=0)
     assert (found.whole, found.missing, found.problem(LOG)) == ((), (), None)
 
@@ -127,21 +124,7 @@ def test_what_nobody_explains_is_a_problem(holes: list[OffsetRange], incidents: 
     assert "logtwin verify" in (problem.hint or "")
 
 
-def test_an_incident_explains_only_its_own_part() -> None:
-    found = account(row(0, 10), position=40, holes=[span(10, 40)], incidents=[incident(15, 25)])
-    assert reasons(found) == [
-        (span(10, 15), Reason.UNEXPLAINED),
-        (span(15, 25), Reason.INCIDENT),
-        (span(25, 40), Reason.UNEXPLAINED),
-    ]
-
-
-def test_one_offset_alone_is_explained_as_many_are() -> None:
-    found = account(row(0, 10), row(11, 20), position=20, holes=[span(10, 11)], incidents=[incident(10, 11)])
-    assert reasons(found) == [(span(10, 11), Reason.INCIDENT)]
-
-
-def test_a_row_taken_out_by_a_repair_claims_nothing() -> None:
+def test_a_row_taken_out_by_a_repair_claims_nothing_and_may_have_been_deleted() -> None:
     rows, hole = [row(0, 10), row(10, 20), row(20, 30)], [span(10, 20)]
     damage = [incident(10, 20, condition=Condition.REPLICA_DAMAGED)]
     found = account(*rows, position=30, holes=hole, incidents=damage, taken_out=hole)
@@ -149,17 +132,8 @@ def test_a_row_taken_out_by_a_repair_claims_nothing() -> None:
     assert (reasons(found), found.overlaps) == ([(span(10, 20), Reason.INCIDENT)], ())
     assert found.problem(LOG) is None
     assert account(*rows, position=30, holes=hole, incidents=damage).overlaps == (span(10, 20),)
-
-
-def test_a_row_that_was_deleted_explains_what_a_repair_took_out() -> None:
     found = account(row(0, 10), row(10, 20, deleted=True), position=20, holes=[span(10, 20)], taken_out=[span(10, 20)])
     assert reasons(found) == [(span(10, 20), Reason.RETENTION)]
-
-
-def test_a_retention_that_was_killed_has_deleted_what_lies_in_the_hole_at_the_front() -> None:
-    found = account(row(0, 10), row(10, 20), row(20, 30), position=30, holes=[span(0, 20)])
-    assert reasons(found) == [(span(0, 20), Reason.RETENTION)]
-    assert found.problem(LOG) is None
 
 
 @pytest.mark.parametrize(
@@ -178,14 +152,11 @@ def test_what_is_claimed_twice_is_a_problem(rows: list[Any], holes: list[OffsetR
     assert f"claims {overlap} twice" in str(found.problem(LOG))
 
 
-def test_a_row_across_the_position_is_a_problem_one_above_is_not() -> None:
+def test_a_row_across_the_position_is_a_problem_one_above_is_not_and_the_first_problem_comes_first() -> None:
     assert account(row(0, 30), row(30, 50), position=30).problem(LOG) is None
     found = account(row(0, 20), row(20, 50), position=30)
     assert found.beyond == span(30, 50)
     assert "goes on to 50" in str(found.problem(LOG))
-
-
-def test_the_first_problem_comes_first() -> None:
     found = account(row(0, 10), row(20, 40), row(30, 40), position=40)
     assert "lacks [10, 20)" in str(found.problem(LOG))
     found = account(row(0, 20), row(10, 20), row(30, 40), position=40)
@@ -217,6 +188,7 @@ def test_every_offset_is_accounted_for(
     first: int,
     position: int,
 ) -> None:
+    """A retention that was killed has deleted what lies in the hole at the front."""
     found = account(
         *(row(one.start, one.end) for one in rows),
         *(row(one.start, one.end, deleted=True) for one in deleted),

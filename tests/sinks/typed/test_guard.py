@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pyarrow as pa
@@ -9,12 +10,12 @@ import pytest
 
 from sinks.typed.definition import Reading
 from sinks.typed.formats import json_fields
-from sinks.typed.formats.json_fields import Fields
 from sinks.typed.step import parsing
 from sinks.typed.step.guard import in_sound_parts
 from sinks.typed.step.parsing import FieldSurvey
 from sinks.typed.step.report import reported
 from sources.errors import RegistryUnreachable
+from tests.around import at_each
 from tests.sinks.typed.test_parsing import Task, definition, messages
 
 JSON: dict[str, Any] = {"reading": Reading(), "schema": None}
@@ -42,23 +43,15 @@ AWAY = RegistryUnreachable("away")
 def test_what_is_no_messages_fault_is_raised(error: Exception) -> None:
     """The last fails without any message, too."""
 
-    def work(batch: pa.RecordBatch) -> None:
-        raise error
-
     with pytest.raises(type(error)):
-        list(in_sound_parts(work, NUMBERS))
+        list(in_sound_parts(Mock(side_effect=error), NUMBERS))
 
 
 @pytest.fixture
 def fails_at_b(monkeypatch: pytest.MonkeyPatch) -> None:
-    fields_of = json_fields.fields_of
-
-    def read(body: bytes | None) -> Fields:
-        if body is not None and b"b" in body:
-            raise RecursionError("maximum recursion depth exceeded" + "!" * 10_000)
-        return fields_of(body)
-
-    monkeypatch.setattr(parsing, "reader", lambda _: read)
+    failing = Mock(side_effect=RecursionError("maximum recursion depth exceeded" + "!" * 10_000))
+    at_each(monkeypatch, json_fields, "fields_of", failing, when=lambda body: body is not None and b"b" in body)
+    monkeypatch.setattr(parsing, "reader", lambda _: json_fields.fields_of)
 
 
 @pytest.mark.usefixtures("fails_at_b")
@@ -84,14 +77,8 @@ def test_a_field_survey_passes_a_body_that_breaks_its_reader() -> None:
 
 def test_a_mask_that_fails_at_a_value_names_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Masks, deletes and keys are read by other parsers than columns."""
-    conceal = json_fields.concealed
-
-    def concealed(mask: str, raw: msgspec.Raw) -> msgspec.Raw:
-        if bytes(raw) == b'"bad"':
-            raise msgspec.DecodeError("no text")
-        return conceal(mask, raw)
-
-    monkeypatch.setattr(parsing, "concealed", concealed)
+    failing = Mock(side_effect=msgspec.DecodeError("no text"))
+    at_each(monkeypatch, parsing, "concealed", failing, when=lambda _, raw: bytes(raw) == b'"bad"')
     task = Task(tmp_path, definition(**JSON, masks={"a": "hash"}), b'{"a":"bad"}', b'{"a":"good"}')
     assert [row["offset"] for row in task.rows] == [1]
     assert [(row["offset"], row["reason"], row["body"]) for row in task.unfit] == [(0, "reader_failed", None)]

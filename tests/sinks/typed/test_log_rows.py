@@ -15,6 +15,7 @@ from sinks.tables import LOG
 from sinks.typed.step.log_rows import LogRows, Share, shares
 from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
+from tests.around import at_each
 from tests.spans import span
 
 ONE, OTHER = LogId.parse("rocketmq/one"), LogId.parse("rocketmq/other")
@@ -80,13 +81,7 @@ def test_rows_of_the_share_alone_are_read_of_the_row_groups_that_have_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups: list[int] = []
-    whole = pq.ParquetFile.iter_batches
-
-    def seen(self: pq.ParquetFile, rows: int, *, row_groups: list[int], **how: Any) -> Any:
-        groups.extend(row_groups)
-        return whole(self, rows, row_groups=row_groups, **how)
-
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", seen)
+    at_each(monkeypatch, pq.ParquetFile, "iter_batches", lambda *_, row_groups, **__: groups.extend(row_groups))
     written(tmp_path, "a", [(ONE, offset, "orders") for offset in range(8)] + [(OTHER, 3, "orders")])
     written(tmp_path, "b", [(ONE, 8, "orders"), (ONE, 9, "payments"), (OTHER, 4, "orders")])
     share = Share(("a", "b"), {str(ONE): (span(1, 2), span(5, 20)), str(OTHER): (span(4, 9),)})

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +15,7 @@ from sinks.upkeep import compaction
 from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, groups
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
-from sources.offsets import LogId
+from tests.around import at_first
 from tests.sinks.batches import offsets
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
@@ -88,14 +87,7 @@ def test_rows_and_columns_stay_and_the_second_run_changes_nothing(plain: SparkSe
 
 def after_the_merge(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do it when the files are written, and before their commit."""
-    merge = Compactor._merge
-
-    def meanwhile(self: Compactor, log_id: LogId | None, part: Any) -> list[DataFile]:
-        written = merge(self, log_id, part)
-        act()
-        return written
-
-    patch.setattr(Compactor, "_merge", meanwhile)
+    at_first(patch, Compactor, "_merge", act, after=True)
 
 
 def test_commits_in_between_are_stepped_over(

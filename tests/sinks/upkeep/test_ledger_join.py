@@ -26,6 +26,7 @@ from sinks.values.continuity import checksum_of
 from sinks.values.ledger_row import LedgerRow
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, Position
+from tests.around import at_first
 from tests.pipeline.edited_rows import edit_rows
 from tests.sinks.accounts import completeness, incident, ledger_row
 from tests.sinks.batches import held, ledger, opened, ranges
@@ -76,15 +77,7 @@ def rows(lake: Path) -> list[tuple[int, int]]:
 
 def meanwhile(patch: pytest.MonkeyPatch, act: Callable[[], object], after: Callable[..., Any] = run_each) -> None:
     """Do `act` after the first `after`: when the first join's tasks have read, and nothing is committed."""
-    acts = [act]
-
-    def running(*given: Any, **named: Any) -> Any:
-        made = after(*given, **named)
-        if acts:
-            acts.pop()()
-        return made
-
-    patch.setattr(upkeep, after.__name__, running)
+    at_first(patch, upkeep, after.__name__, act, after=True)
 
 
 def test_the_ledger_says_the_same_in_fewer_rows(plain: SparkSession, lake: Path) -> None:
@@ -187,7 +180,7 @@ def test_the_next_run_does_what_a_killed_one_did_not(
 ) -> None:
     """Killed after the files, before the commit. The stream goes on during the next run."""
     with monkeypatch.context() as here:
-        here.setattr(KernelTable, "replace", lambda *given, **named: (_ for _ in ()).throw(KeyboardInterrupt))
+        here.setattr(KernelTable, "replace", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             join(plain, lake)
     assert len(rows(lake)) == 10

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.delta.kernel import KernelTable
 from sinks.healing.hole_filler import HoleFiller
 from sinks.proof.completeness import Reason
 from sinks.state.log_table import LogTable
@@ -18,6 +17,7 @@ from sinks.tables import LOG
 from sinks.upkeep.retention import DeletionPlan, Keep, ReplicaRetention, boundary
 from sources.errors import ReplicaError
 from sources.offsets import Offset, OffsetRange
+from tests.around import at_first
 from tests.sinks.accounts import completeness
 from tests.sinks.batches import held, ledger, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster
@@ -177,18 +177,9 @@ def fill(plain: SparkSession, warehouse: Path, start: int, end: int) -> None:
 
 def after_the_first_look(patch: pytest.MonkeyPatch, table: str, act: Callable[[], None]) -> list[bool]:
     """Do `act` once somebody has looked at `table`, the log or the ledger, for the first time. Returns whether."""
-    looked: list[bool] = []
-    existing = KernelTable.existing
-
-    def look(self: KernelTable, *given: Any, **named: Any) -> Snapshot:
-        found = existing(self, *given, **named)
-        if not looked and table.endswith(Path(self.path).name):
-            looked.append(True)
-            act()
-        return found
-
-    patch.setattr(KernelTable, "existing", look)
-    return looked
+    return at_first(
+        patch, KernelTable, "existing", act, after=True, when=lambda one, *_, **__: table.endswith(Path(one.path).name)
+    )
 
 
 def test_a_fill_tells_the_ledger_first_what_a_killed_retention_deleted(plain: SparkSession, warehouse: Path) -> None:

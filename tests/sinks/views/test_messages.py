@@ -116,13 +116,6 @@ def test_every_message_of_the_truth_once(found: list[Row], fixture_log: Fixture)
     assert {"trace-id", "fate", "idx", "odd name = 東京"} < names  # as the producers set them
 
 
-def as_text(body: bytes) -> str | None:
-    try:
-        return bytes(body).decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def scans(frame: DataFrame) -> list[set[str]]:
     """The columns that each scan of a table reads."""
     plan = frame._jdf.queryExecution().sparkPlan().toString()
@@ -167,20 +160,26 @@ ID_OF_301 = f"7F00000100002A9F{301:016X}"
 DELAYED = {"REAL_TOPIC": "orders", "REAL_QID": "0", "DELAY": "3"}
 
 
+BODIES = (
+    (b"\xff\xfe", None, None),
+    (b"NaN", "NaN", None),
+    (None, None, None),
+    (b'{"a": {"b": [1, null]}}', '{"a": {"b": [1, null]}}', '{"a":{"b":[1,null]}}'),
+    (b'{"a": 1, "a": 2}', '{"a": 1, "a": 2}', None),
+    (b'{"a": 1} {', '{"a": 1} {', None),
+    (b"\xed\xa0\x80", None, None),  # half a surrogate pair
+    (b"42 apples", "42 apples", None),
+    (b" null ", " null ", "null"),
+    (b"1, 2", "1, 2", None),
+    (b'1], "end of body"]', '1], "end of body"]', None),
+    (b"[1], 2]", "[1], 2]", None),
+)
+"""Each with the text and the JSON that it is."""
+
+
 def odd_records() -> Iterator[Row]:
     yield from (
-        message(0, body=b"\xff\xfe"),
-        message(1, body=b"NaN"),
-        message(2, body=None),
-        message(3, body=b'{"a": {"b": [1, null]}}'),
-        message(4, body=b'{"a": 1, "a": 2}'),
-        message(5, body=b'{"a": 1} {'),
-        message(6, body=b"\xed\xa0\x80"),  # half a surrogate pair
-        message(7, body=b"42 apples"),
-        message(8, body=b" null "),
-        message(9, body=b"1, 2"),
-        message(10, body=b'1], "end of body"]'),
-        message(11, body=b"[1], 2]"),
+        *(message(offset, body=body) for offset, (body, _, _) in enumerate(BODIES)),
         message(60, body=b"sound", stored_body=b"compressed", sys_flag=0x101),
         message(61, body=None, stored_body=b"junk", sys_flag=0x101),
         batch(62, number=2, body=None, stored_body=b"junk", sys_flag=0x1C1),
@@ -232,20 +231,7 @@ def between(rows: list[Row], start: int, end: int, *columns: str) -> list[tuple[
 
 
 def test_a_body_is_text_or_json_only_where_it_is(made: list[Row]) -> None:
-    assert between(made, 0, 50, "offset", "text", "json") == [
-        (0, None, None),
-        (1, "NaN", None),
-        (2, None, None),
-        (3, '{"a": {"b": [1, null]}}', '{"a":{"b":[1,null]}}'),
-        (4, '{"a": 1, "a": 2}', None),
-        (5, '{"a": 1} {', None),
-        (6, None, None),
-        (7, "42 apples", None),
-        (8, " null ", "null"),
-        (9, "1, 2", None),
-        (10, '1], "end of body"]', None),
-        (11, "[1], 2]", None),
-    ]
+    assert between(made, 0, 50, "text", "json") == [(text, parsed) for _, text, parsed in BODIES]
 
 
 def test_what_cannot_be_decompressed_is_shown_as_it_is_stored(made: list[Row]) -> None:
@@ -350,7 +336,7 @@ def test_items_of_a_batch_are_found_one_after_the_other(asked: Asked) -> None:
 def test_a_damaged_batch_shows_what_can_be_read(made: list[Row]) -> None:
     """A number of messages that cannot be makes it one message; an item that cannot be read has no body."""
     assert between(made, 101, 109, "offset", "batch_index", "text") == [
-        *((offset, None, as_text(item(b"one") + item(b"two"))) for offset in (101, 102)),
+        *((offset, None, (item(b"one") + item(b"two")).decode()) for offset in (101, 102)),
         *((103, 0, "one"), (103, 1, "two"), (103, 2, None)),
         *((104, 0, None), (104, 1, "two")),
         *((105, 0, None), (105, 1, None), (105, 2, None)),
@@ -361,11 +347,8 @@ def test_a_damaged_batch_shows_what_can_be_read(made: list[Row]) -> None:
     assert between(made, 104, 105, "properties") == [(None,), ({"u": "\ufffd"},)]
 
 
-def test_half_messages_and_rollbacks_are_not_seen(made: list[Row]) -> None:
-    assert between(made, 200, 300, "offset", "stored_ms", "delivered_ms") == [(201, NOON_MS, NOON_MS + 60_000)]
-
-
-def test_the_topic_of_the_record_says_whether_it_is_seen(made: list[Row]) -> None:
+def test_what_is_not_seen_half_messages_rollbacks_and_what_waits(made: list[Row]) -> None:
     """Not the properties that are left from when it waited."""
+    assert between(made, 200, 300, "offset", "stored_ms", "delivered_ms") == [(201, NOON_MS, NOON_MS + 60_000)]
     found = between(made, 300, 400, "offset", "topic", "stored_ms", "properties", "retries")
     assert found == [(301, "orders", NOON_MS, {}, 2), (302, "payments", NOON_MS + 60_000, {}, 0)]

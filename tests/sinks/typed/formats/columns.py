@@ -40,6 +40,13 @@ def encoded(event: dict[str, Any]) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode()
 
 
+def change(read: AnyReader, event: dict[str, Any]) -> Change:
+    """The only one of an event."""
+    (one,) = read(encoded(event))
+    assert isinstance(one, Change)
+    return one
+
+
 def changes(read: AnyReader, event: dict[str, Any]) -> list[tuple[bool, dict[str, Any]]]:
     """The rows of a change event: whether each is gone, and the values of its columns, by the kinds that it tells."""
     found = []

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from sinks.typed.formats.canal import Canal, transactions
-from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import NoObject
-from tests.sinks.typed.formats.columns import changes, encoded, outcome, row_of, wanted
+from tests.sinks.typed.formats.columns import change, changes, encoded, outcome, row_of, wanted
 
 READ = Canal(wanted())
 
@@ -67,11 +66,9 @@ def event(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_text_is_what_mysql_s_type_says(type_: str, text: str | None, kind: str, value: object) -> None:
-    message = event({"id": "1", "v": text}, mysqlType={"id": "int(11)", "v": type_})
-    (change,) = READ(encoded(message))
-    assert isinstance(change, Change)
-    assert change.kinds["v"] == kind
-    values, wrong = row_of(change, {"v": kind})
+    one = change(READ, event({"id": "1", "v": text}, mysqlType={"id": "int(11)", "v": type_}))
+    assert one.kinds["v"] == kind
+    values, wrong = row_of(one, {"v": kind})
     assert (values["v"], wrong) == (value, {})
 
 
@@ -88,9 +85,7 @@ def test_a_text_is_what_mysql_s_type_says(type_: str, text: str | None, kind: st
 def test_what_no_column_takes_does_not_fit(type_: str, text: str, kind: str) -> None:
     message = event({"id": "1", "v": text}, mysqlType={"v": type_})
     for zone in ("UTC", "Asia/Shanghai"):
-        (change,) = Canal(wanted(time_zone=zone))(encoded(message))
-        assert isinstance(change, Change)
-        assert row_of(change, {"v": kind})[1] == {"v": f"not_{kind}"}
+        assert row_of(change(Canal(wanted(time_zone=zone)), message), {"v": kind})[1] == {"v": f"not_{kind}"}
 
 
 def test_a_timestamp_is_by_the_clock_of_canal_and_a_datetime_has_no_zone() -> None:
@@ -130,9 +125,8 @@ def test_what_others_write_in_this_form() -> None:
     assert changes(read, event(plain, mysqlType=None, sqlType=None, pkNames=None)) == [
         (False, {"id": 1, "amount": 1.5, "items": "[1]"})
     ]
-    (change,) = read(encoded(event({"id": "1", "amount": "1.50", "paid": "0", "note": "7"}, mysqlType=None)))
-    assert isinstance(change, Change)
-    values, wrong = row_of(change, {"id": "int", "amount": "decimal(5,2)", "paid": "boolean", "note": "string"})
+    one = change(read, event({"id": "1", "amount": "1.50", "paid": "0", "note": "7"}, mysqlType=None))
+    values, wrong = row_of(one, {"id": "int", "amount": "decimal(5,2)", "paid": "boolean", "note": "string"})
     assert (values, wrong) == ({"id": 1, "amount": Decimal("1.50"), "paid": False, "note": "7"}, {})
 
 
@@ -153,8 +147,7 @@ def test_messages_that_pass_by(message: dict[str, Any]) -> None:
 
 
 def test_a_truncate_empties_the_table() -> None:
-    (one,) = READ(encoded(event(isDdl=True, data=None, type="TRUNCATE", sql="TRUNCATE orders", mysqlType=None)))
-    assert isinstance(one, Change)
+    one = change(READ, event(isDdl=True, data=None, type="TRUNCATE", sql="TRUNCATE orders", mysqlType=None))
     assert (dict(one), one.empties, one.deletes) == ({}, True, False)
 
 
@@ -205,11 +198,7 @@ def test_how_many_transactions_a_set_has(gtids: str, count: int | None) -> None:
 def test_the_order_is_that_of_transactions_where_a_table_wants_it() -> None:
     read = Canal(wanted(needs_order=True))
     uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-    found = []
-    for gtid in (f"{uuid}:1-9", f"{uuid}:1-10", f"{uuid}:1-12"):
-        (one,) = read(encoded(event({"id": "1"}, gtid=gtid)))
-        assert isinstance(one, Change)
-        found.append(one.order or "")
+    found = [change(read, event({"id": "1"}, gtid=f"{uuid}:1-{last}")).order or "" for last in (9, 10, 12)]
     assert found == sorted({*found})
     with pytest.raises(NoObject) as caught:
         read(encoded(event({"id": "1"})))

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from sinks.typed.formats.changes import Change
 from sinks.typed.formats.maxwell import Maxwell
-from tests.sinks.typed.formats.columns import changes, encoded, outcome, row_of, wanted
+from tests.sinks.typed.formats.columns import change, changes, encoded, outcome, row_of, wanted
 
 READ = Maxwell(wanted())
 DATA = {"id": 1, "m": 4.2341, "c": "2016-10-21 05:33:37.523000", "comment": "I am a creature of light."}
@@ -37,9 +36,7 @@ def test_a_row_comes_changes_and_goes() -> None:
 def test_a_declared_column_says_what_a_value_is() -> None:
     kinds = {"c": "timestamp", "paid": "boolean", "big": "decimal(20,0)", "zero": "timestamp", "n": "bigint"}
     data = {**DATA, "paid": 1, "big": 2**64 - 1, "zero": "0000-00-00 00:00:00", "n": "1", "tags": ["a", "b"]}
-    (one,) = Maxwell(wanted(kinds=kinds))(encoded(event(data=data)))
-    assert isinstance(one, Change)
-    values, wrong = row_of(one, {**kinds, "tags": "json"})
+    values, wrong = row_of(change(Maxwell(wanted(kinds=kinds)), event(data=data)), {**kinds, "tags": "json"})
     at = datetime(2016, 10, 21, 5, 33, 37, 523000, tzinfo=UTC)
     assert values == {"c": at, "paid": True, "big": Decimal(2**64 - 1), "zero": None, "n": None, "tags": '["a","b"]'}
     assert wrong == {"zero": "not_timestamp", "n": "not_bigint"}
@@ -87,12 +84,8 @@ def test_the_order_is_that_of_the_binary_log() -> None:
         {"position": "master.999999:4"},
         {"position": "master.1000000:4"},
     ]
-    rows = [read(encoded(event(**one)))[0] for one in places]
-    orders = [one.order or "" for one in rows if isinstance(one, Change)]
+    orders = [change(read, event(**one)).order or "" for one in places]
     assert orders == sorted({*orders})
-    assert len(orders) == len(places)
-    (copied,) = read(encoded(event("bootstrap-insert", position=None)))
-    assert isinstance(copied, Change)
-    assert copied.order is None
+    assert change(read, event("bootstrap-insert", position=None)).order is None
     for position in (None, "", "800911", "master.000006:"):
         assert outcome(read, encoded(event(position=position))) == "no_position"
