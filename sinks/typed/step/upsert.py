@@ -1,16 +1,19 @@
-"""Keep one row for each key: find the newest of several, and rewrite the files that have others.
+"""Bring rows by their key: find what becomes of those that are there, and rewrite the files that have other ones.
+
+A table has the newest row of each key, or it has each change, with the times from and until which it stood.
 
 A message that is older than the existing row (`newest.py`) changes nothing, so a hole that is filled late does no harm.
-Rows that are older than what has emptied the table go, whenever they come.
+Rows that are older than what has emptied the table go, or end then, whenever they come.
 
 The new rows are already in files that no commit names (`sinks/typed/step/parsing.py`). First, the files of the table
-that have any of the new keys are found. Then, among these and the new files, the newest row of each key, from keys and
-places alone. Last, files that have other rows, too, are rewritten without them. These are three jobs whose tasks read
-Parquet themselves: to plan a query would take Spark longer than most steps take in all.
+that have any of the new keys are found. Then, among these and the new files, the newest row of each key, or the end of
+each change of the new keys, from keys and places alone. Last, files in which a row goes, or ends, are rewritten. These
+are three jobs whose tasks read Parquet themselves: to plan a query would take Spark longer than most steps take in all.
 """
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,9 +31,10 @@ from sinks.delta.files import FileOfRows, batches_of, discard, in_columns, open_
 from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.storage.errors import reported_as
 from sinks.tables import TableSpec
-from sinks.typed.columns import PLACE, SOURCE_ORDER, Column, table_spec
-from sinks.typed.state import Emptied
+from sinks.typed.columns import DELETED, PLACE, SOURCE_ORDER, VALID_FROM, VALID_TO, Column, table_spec
+from sinks.typed.state import Emptied, last_of
 from sinks.typed.step.newest import are_before, incomparable, newest_of, normal_form
+from sinks.typed.step.validity import NEVER, validity_of
 from sinks.typed.step.widening import Rewritten
 from sinks.typed.table import TypedTable, TypedView
 from sources.errors import ReplicaError, across_processes
@@ -41,6 +45,8 @@ _KEYS_A_TASK: Final = 4_000_000
 """How many rows a task handles; it holds the key and place of each."""
 
 _FILE, _ROW = "_file", "_row"
+_OF_ROW: Final = {*(one.name for one in PLACE), VALID_TO.name}
+"""The columns that changes which are equal may differ in."""
 
 
 def files_by_key(
@@ -51,16 +57,16 @@ def files_by_key(
     key: Sequence[str],
     new: Sequence[DataFile],
     rewritten: Rewritten | None,
-    emptied: Emptied | None,
+    emptied: Sequence[Emptied],
 ) -> tuple[list[StoredFile], list[DataFile], list[DataFile]]:
-    """Keep the newest row of each key, unless it is older than what has `emptied` the table.
+    """Keep the newest row of each key, or each change with its end, after what has `emptied` the table.
 
     Returns files to remove, rewritten files to keep, and new files. Raises what a task raised, or ReplicaError.
     """
     spec = table_spec(table.name, columns)
     stored, kept = rewritten or (table.files(view), [])
     there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
-    is_new = emptied is not None and (view.state is None or view.state.emptied != emptied)
+    is_new = len(emptied) > 0 and (view.state is None or view.state.emptied != emptied)
     files = KeyedFiles(spec, table.path, tuple(key))
     gone, written = _upserted(spark, files, there, _rows_in(new), emptied, is_new=is_new)
     discard(table.path, [one.name for one in new if one.name in gone])
@@ -79,14 +85,14 @@ def _upserted(
     files: KeyedFiles,
     there: Mapping[str, int],
     new: Mapping[str, int],
-    emptied: Emptied | None,
+    emptied: Sequence[Emptied],
     *,
     is_new: bool,
 ) -> tuple[set[str], list[DataFile]]:
-    """Rewrite files so that there is one row for each key. Returns the names of those that are gone, and new files.
+    """Rewrite files so that their rows are right. Returns the names of those that are gone, and new files.
 
     `there` are the files of the table, `new` those of the step: their numbers of rows by name. If what has `emptied`
-    the table `is_new`, any of its files may have rows that go.
+    the table `is_new`, any of its files may have rows that go, or end.
     """
     facts = JobFacts(
         problem=f"the Spark job that brings rows of {files.spec.name} by their key failed",
@@ -99,11 +105,12 @@ def _upserted(
     if not each:
         return set(), []
     parts = 1 + sum(each.values()) // _KEYS_A_TASK
-    found = run_tasks(spark, NewestRows(files, each, parts, emptied), range(parts), facts)
-    newest = {name: np.logical_or.reduce([np.unpackbits(one[name]) for one in found])[: each[name]] for name in each}
-    others = {name: int(rows.sum()) for name, rows in newest.items() if not rows.all()}
-    groups = [{name: np.packbits(newest[name]) for name in group} for group in _in_groups(others, _ROWS_A_FILE)]
-    return {*others}, run_tasks(spark, NewestWritten(files), groups, facts)
+    looked = NewestRows(files, each, parts, tuple(emptied), frozenset(each if is_new else new))
+    found = run_tasks(spark, looked, range(parts), facts)
+    kept = {name: Kept.together([one[name] for one in found]) for name in each}
+    others = {name: one.count for name, one in kept.items() if one.count < each[name] or len(one.ended)}
+    groups = [{name: kept[name] for name in group} for group in _in_groups(others, _ROWS_A_FILE)]
+    return {*others}, run_tasks(spark, RowsWritten(files), groups, facts)
 
 
 def _in_groups(files: Mapping[str, int], rows: int) -> list[list[str]]:
@@ -120,12 +127,35 @@ def _in_groups(files: Mapping[str, int], rows: int) -> list[list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """The rows of a file that stay, a bit each, and the numbers of those that get another end; see `Validity`."""
+
+    bits: np.ndarray
+    ended: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def together(cls, parts: Sequence[Kept]) -> Kept:
+        ended, ends = (np.concatenate([getattr(one, name) for one in parts]) for name in ("ended", "ends"))
+        order = np.argsort(ended)
+        return cls(np.bitwise_or.reduce([one.bits for one in parts]), ended[order], ends[order])
+
+    @property
+    def count(self) -> int:
+        return int(np.unpackbits(self.bits).sum())
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedFiles:
     """Reads data files of the table `spec` in `folder`, in tasks; picklable. Raises ReplicaError."""
 
     spec: TableSpec
     folder: str
     key: tuple[str, ...]
+
+    @property
+    def have_history(self) -> bool:
+        return VALID_TO.name in self.spec.schema.names
 
     def batches(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some of the table's columns of one file; those that are newer than the file are null."""
@@ -164,39 +194,72 @@ class TouchedFiles:
 
 @dataclass(frozen=True, slots=True)
 class NewestRows:
-    """Task function: finds the rows that are the newest of their key, as a bit for each row of each file.
+    """Task function: finds the rows that are the newest of their key, or each change's end, in each file.
 
     `each` has the numbers of rows by file. Each result covers the keys of one part, a number below `parts`; the bits of
-    other keys are 0.
+    other keys are 0. Only keys of rows in the files `come` have all of their rows in there, so changes of others stay.
     """
 
     files: KeyedFiles
     each: Mapping[str, int]
     parts: int
-    emptied: Emptied | None = None
+    emptied: tuple[Emptied, ...] = ()
+    come: frozenset[str] = frozenset()
 
-    def __call__(self, numbers: Iterable[int]) -> Iterator[dict[str, np.ndarray]]:
+    def __call__(self, numbers: Iterable[int]) -> Iterator[dict[str, Kept]]:
         with across_processes():
             for number in numbers:
                 yield self._of_part(number)
 
-    def _of_part(self, number: int) -> dict[str, np.ndarray]:
+    def _of_part(self, number: int) -> dict[str, Kept]:
         rows = pa.concat_tables(self._rows(at, name, number) for at, name in enumerate(self.each))
+        if self.files.have_history:
+            return self._with_ends(rows)
         self._check(rows)
-        if self.emptied is not None:
-            rows = rows.filter(pc.invert(are_before(rows, self.emptied)))
-        newest = rows.select([_FILE, _ROW]).take(newest_of(rows, self.files.key))
-        files, found = newest[_FILE].to_numpy(), newest[_ROW].to_numpy()
-        bits = {}
+        for one in self.emptied:
+            rows = rows.filter(pc.invert(are_before(rows, one)))
+        return self._kept(rows.take(newest_of(rows, self.files.key)))
+
+    def _with_ends(self, rows: pa.Table) -> dict[str, Kept]:
+        come = pa.array([at for at, name in enumerate(self.each) if name in self.come], pa.int32())
+        keys = rows.filter(pc.is_in(rows[_FILE], come)).select([*self.files.key])
+        changed = rows.join(keys, [*self.files.key], join_type="left semi", use_threads=False)
+        changed = changed.sort_by([(_FILE, "ascending"), (_ROW, "ascending")])
+        self._check(changed)
+        found = validity_of(changed, self.files.key, self.emptied, self._digests)
+        repeated = changed.take(found.repeated).select([_FILE, _ROW])
+        kept = rows.select([_FILE, _ROW]).join(repeated, [_FILE, _ROW], join_type="left anti", use_threads=False)
+        return self._kept(kept, changed.take(found.ended), found.ends)
+
+    def _kept(self, rows: pa.Table, ended: pa.Table | None = None, ends: np.ndarray | None = None) -> dict[str, Kept]:
+        """That `rows` stay, and that those which have `ended` do so at their `ends`, by file."""
+        files, numbers = _places(rows)
+        ended_in, ended_numbers = _places(rows.slice(0, 0) if ended is None else ended)
+        ends = np.zeros(0, dtype=np.int64) if ends is None else ends
+        found = {}
         for at, (name, records) in enumerate(self.each.items()):
-            is_newest = np.zeros(records, dtype=bool)
-            is_newest[found[files == at]] = True
-            bits[name] = np.packbits(is_newest)
-        return bits
+            stays = np.zeros(records, dtype=bool)
+            stays[numbers[files == at]] = True
+            is_here = ended_in == at
+            found[name] = Kept(np.packbits(stays), ended_numbers[is_here], ends[is_here])
+        return found
+
+    def _digests(self, rows: pa.Table) -> list[bytes]:
+        """A digest of all values of each of some rows, but for their place and end."""
+        names = [one for one in self.files.spec.schema.names if one not in _OF_ROW]
+        (files, numbers), found = _places(rows), dict[tuple[int, int], bytes]()
+        for at in np.unique(files):
+            wanted, start = np.sort(numbers[files == at]), 0
+            for batch in self.files.batches([*self.each][at], names):
+                inside = wanted[(wanted >= start) & (wanted < start + batch.num_rows)]
+                for number, row in zip(inside, batch.take(inside - start).to_pylist(), strict=True):
+                    found[at, number] = hashlib.blake2b(repr(row).encode(), digest_size=16).digest()
+                start += batch.num_rows
+        return [found[place] for place in zip(files, numbers, strict=True)]
 
     def _check(self, rows: pa.Table) -> None:
         """Raise ReplicaError if it cannot be said which of two changes of a key is the newer one."""
-        found = incomparable(rows, self.files.key, self.emptied)
+        found = incomparable(rows, self.files.key, next(iter(last_of(self.emptied)), None))
         if found is not None:
             number, other = found
             log_id, offset, order = (rows[name][number].as_py() for name in ("log_id", "offset", SOURCE_ORDER.name))
@@ -212,7 +275,8 @@ class NewestRows:
 
     def _rows(self, at: int, name: str, part: int) -> pa.Table:
         """The keys and places of the rows in one file, with the file's and the row's number."""
-        places = (one.name for one in (*PLACE, SOURCE_ORDER) if one.name in self.files.spec.schema.names)
+        ours = (*PLACE, SOURCE_ORDER, *((VALID_FROM, VALID_TO, DELETED) if self.files.have_history else ()))
+        places = (one.name for one in ours if one.name in self.files.spec.schema.names)
         columns = list(dict.fromkeys((*self.files.key, *places)))
         schema = pa.schema([self.files.spec.schema.field(one) for one in columns]).remove_metadata()
         rows = normal_form(pa.Table.from_batches(self.files.batches(name, columns), schema))
@@ -229,25 +293,40 @@ class NewestRows:
 
 
 @dataclass(frozen=True, slots=True)
-class NewestWritten:
-    """Task function: writes one file with those rows of several files whose bit is set."""
+class RowsWritten:
+    """Task function: writes one file with those rows of several files that stay."""
 
     files: KeyedFiles
 
-    def __call__(self, groups: Iterable[Mapping[str, np.ndarray]]) -> Iterator[DataFile]:
+    def __call__(self, groups: Iterable[Mapping[str, Kept]]) -> Iterator[DataFile]:
         with across_processes():
             for group in groups:
                 with FileOfRows(self.files.spec, self.files.folder) as file:
-                    file.write_all(chain.from_iterable(self._rows(name, bits) for name, bits in group.items()))
+                    file.write_all(chain.from_iterable(self._rows(name, kept) for name, kept in group.items()))
                     yield from file.finish()
 
-    def _rows(self, name: str, bits: np.ndarray) -> Iterator[pa.RecordBatch]:
-        is_wanted, at = np.unpackbits(bits).astype(bool), 0
+    def _rows(self, name: str, kept: Kept) -> Iterator[pa.RecordBatch]:
+        is_wanted, at = np.unpackbits(kept.bits).astype(bool), 0
         for batch in self.files.batches(name, self.files.spec.schema.names):
+            batch = _ending(batch, at, kept) if len(kept.ended) else batch
             rows = batch.filter(pa.array(is_wanted[at : at + batch.num_rows]))
             at += batch.num_rows
             if rows.num_rows:
                 yield rows
+
+
+def _ending(batch: pa.RecordBatch, start: int, kept: Kept) -> pa.RecordBatch:
+    """`batch`, the rows of a file from the number `start` on, with their ends."""
+    first, last = np.searchsorted(kept.ended, [start, start + batch.num_rows])
+    is_ended, ends = np.zeros(batch.num_rows, dtype=bool), kept.ends[first:last]
+    is_ended[kept.ended[first:last] - start] = True
+    times = pa.array(ends, pa.int64(), mask=ends == NEVER).cast(VALID_TO.type)
+    at = batch.schema.get_field_index(VALID_TO.name)
+    return batch.set_column(at, batch.schema.field(at), pc.replace_with_mask(batch[at], pa.array(is_ended), times))
+
+
+def _places(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    return rows[_FILE].to_numpy(), rows[_ROW].to_numpy()
 
 
 def _is_of_part(values: pa.ChunkedArray, part: int, parts: int) -> pa.Array:

@@ -211,10 +211,9 @@ def test_files_that_have_a_key_are_found_and_each_row_is_of_one_part(kind: str, 
     (whole,) = NewestRows(read, each, 1)([0])
     parts = list(NewestRows(read, each, 3)(range(3)))
     for name in each:
-        assert [sum(bits) for bits in zip(*(part[name].tolist() for part in parts), strict=True)] == whole[
-            name
-        ].tolist()
-    assert [whole[names[name]].tolist() for name in ("old", "other", "new")] == [[0], [128], [128]]
+        each_bits = zip(*(part[name].bits.tolist() for part in parts), strict=True)
+        assert [sum(bits) for bits in each_bits] == whole[name].bits.tolist()
+    assert [whole[names[name]].bits.tolist() for name in ("old", "other", "new")] == [[0], [128], [128]]
 
 
 @pytest.mark.parametrize(
