@@ -221,7 +221,7 @@ def _verdict(
     key = wanted.key_columns or ("log_id", "offset", "batch_index")
     every = _count(rows, wanted.name)
     if wanted.keeps_history:
-        repeated = _count(_overlapping(rows, key), wanted.name)
+        repeated = _count(overlapping(rows, key), wanted.name)
     else:
         repeated = every - _count(rows.select(*key).distinct(), wanted.name)
     deleted = _count(rows.where(DELETED.name), wanted.name) if DELETED.name in rows.columns else 0
@@ -236,7 +236,7 @@ def _verdict(
     return TypedVerdict(wanted.name, messages, counts, repeated, wanted.is_keyed, view_of(wanted), unmatched)
 
 
-def _overlapping(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+def overlapping(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """The changes that stand longer than until the next one of their key does, or end before they begin."""
     start, end, following = VALID_FROM.name, VALID_TO.name, "_following"
     of_key = Window.partitionBy(*key).orderBy(sql.col(start), sql.col(end).asc_nulls_last())
