@@ -170,6 +170,8 @@ def test_change_events_have_columns_of_their_own() -> None:
     columns = ["_deleted", "_source_order", "id", "at"]
     for one, names in zip(made, (columns[:1], columns[:2], columns[:1]), strict=True):
         assert [column.name for column in one.definition().declared()] == [*names, "id", "at"]
+    of_history = table(**{**CHANGES, "mode": "history"}).definition()
+    assert [column.name for column in of_history.declared()] == ["_deleted", "_valid_from", "_valid_to"]
 
 
 def avsc(folder: Path, **more: Any) -> str:
@@ -218,6 +220,7 @@ def test_another_definition_is_told_from_the_same(tmp_path: Path) -> None:
         table(format="csv", schema={"b": "int", "a": "int"}).definition(),
         table(format="csv", schema={"a": "int", "b": "int"}, separator=";").definition(),
         table(**CHANGES).definition(),
+        table(**{**CHANGES, "mode": "history"}).definition(),
         table(**{**CHANGES, "table": "orders_[0-9]+"}).definition(),
         table(**{**CHANGES, "order": "source"}).definition(),
         table(**{**CHANGES, "time_zone": "Asia/Shanghai"}).definition(),
