@@ -114,10 +114,8 @@ class TypedState:
         changes = tuple(ColumnChange(**one) for one in values["changes"])
         sources = values.get("sources")
         told = None if sources is None else tuple(sources)
-        emptied = values.get("emptied", [])
-        emptied = [emptied] if isinstance(emptied, dict) else emptied  # older versions wrote one alone
-        of = tuple(Emptied(**one) for one in emptied)
-        return cls(values["columns"], values["generation"], values["number"], logs, changes, told, of)
+        emptied = tuple(Emptied(**one) for one in values.get("emptied", ()))
+        return cls(values["columns"], values["generation"], values["number"], logs, changes, told, emptied)
 
     def moved(
         self,

@@ -34,7 +34,7 @@ from sinks.tables import TableSpec
 from sinks.typed.columns import DELETED, PLACE, SOURCE_ORDER, VALID_FROM, VALID_TO, Column, table_spec
 from sinks.typed.state import Emptied, last_of
 from sinks.typed.step.newest import are_before, incomparable, newest_of, normal_form
-from sinks.typed.step.validity import NEVER, validity_of
+from sinks.typed.step.validity import NEVER, Validity, validity_of
 from sinks.typed.step.widening import Rewritten
 from sinks.typed.table import TypedTable, TypedView
 from sources.errors import ReplicaError, across_processes
@@ -197,7 +197,7 @@ class NewestRows:
     """Task function: finds the rows that are the newest of their key, or each change's end, in each file.
 
     `each` has the numbers of rows by file. Each result covers the keys of one part, a number below `parts`; the bits of
-    other keys are 0. Only keys of rows in the files `come` have all of their rows in there, so changes of others stay.
+    other keys are 0. Rows stay as they are unless one of their key is in the files `come`.
     """
 
     files: KeyedFiles
@@ -213,36 +213,38 @@ class NewestRows:
 
     def _of_part(self, number: int) -> dict[str, Kept]:
         rows = pa.concat_tables(self._rows(at, name, number) for at, name in enumerate(self.each))
-        if self.files.have_history:
-            return self._with_ends(rows)
-        self._check(rows)
-        for one in self.emptied:
-            rows = rows.filter(pc.invert(are_before(rows, one)))
-        return self._kept(rows.take(newest_of(rows, self.files.key)))
-
-    def _with_ends(self, rows: pa.Table) -> dict[str, Kept]:
         come = pa.array([at for at, name in enumerate(self.each) if name in self.come], pa.int32())
         keys = rows.filter(pc.is_in(rows[_FILE], come)).select([*self.files.key])
         changed = rows.join(keys, [*self.files.key], join_type="left semi", use_threads=False)
         changed = changed.sort_by([(_FILE, "ascending"), (_ROW, "ascending")])
         self._check(changed)
-        found = validity_of(changed, self.files.key, self.emptied, self._digests)
-        repeated = changed.take(found.repeated).select([_FILE, _ROW])
-        kept = rows.select([_FILE, _ROW]).join(repeated, [_FILE, _ROW], join_type="left anti", use_threads=False)
-        return self._kept(kept, changed.take(found.ended), found.ends)
+        if self.files.have_history:
+            return self._kept(rows, changed, validity_of(changed, self.files.key, self.emptied, self._digests))
+        none = np.zeros(0, dtype=np.int64)
+        return self._kept(rows, changed, Validity(self._replaced(changed), none, none))
 
-    def _kept(self, rows: pa.Table, ended: pa.Table | None = None, ends: np.ndarray | None = None) -> dict[str, Kept]:
-        """That `rows` stay, and that those which have `ended` do so at their `ends`, by file."""
+    def _replaced(self, rows: pa.Table) -> np.ndarray:
+        """The numbers of those that are not the newest of their key, or older than what has emptied the table."""
+        left = np.arange(rows.num_rows)
+        for one in self.emptied:
+            left = left[~are_before(rows.take(left), one).to_numpy()]
+        is_gone = np.ones(rows.num_rows, dtype=bool)
+        is_gone[left[newest_of(rows.take(left), self.files.key).to_numpy()]] = False
+        return np.flatnonzero(is_gone)
+
+    def _kept(self, rows: pa.Table, changed: pa.Table, found: Validity) -> dict[str, Kept]:
+        """What becomes of `rows` by file, if that was `found` of those that may have `changed`."""
         files, numbers = _places(rows)
-        ended_in, ended_numbers = _places(rows.slice(0, 0) if ended is None else ended)
-        ends = np.zeros(0, dtype=np.int64) if ends is None else ends
-        found = {}
+        gone_from, gone = _places(changed.take(found.gone))
+        ended_in, ended = _places(changed.take(found.ended))
+        kept = {}
         for at, (name, records) in enumerate(self.each.items()):
             stays = np.zeros(records, dtype=bool)
             stays[numbers[files == at]] = True
+            stays[gone[gone_from == at]] = False
             is_here = ended_in == at
-            found[name] = Kept(np.packbits(stays), ended_numbers[is_here], ends[is_here])
-        return found
+            kept[name] = Kept(np.packbits(stays), ended[is_here], found.ends[is_here])
+        return kept
 
     def _digests(self, rows: pa.Table) -> list[bytes]:
         """A digest of all values of each of some rows, but for their place and end."""

@@ -32,12 +32,12 @@ _AT: Final = "_at"
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """What differs from what rows say: the numbers of `repeated` ones, and of others those with another end.
+    """What differs from what rows say: the numbers of those that are `gone`, and of others with another end.
 
     `ends` are those, in microseconds since 1970, for each of `ended`.
     """
 
-    repeated: np.ndarray
+    gone: np.ndarray
     ended: np.ndarray
     ends: np.ndarray
 

@@ -208,8 +208,9 @@ def test_files_that_have_a_key_are_found_and_each_row_is_of_one_part(kind: str, 
     read = KeyedFiles(spec, str(tmp_path), ("k",))
     assert list(TouchedFiles(read, (names["new"],))([[names["old"], names["other"]]])) == [names["old"]]
     each = {names[name]: rows.num_rows for name, rows in files.items()}
-    (whole,) = NewestRows(read, each, 1)([0])
-    parts = list(NewestRows(read, each, 3)(range(3)))
+    come = frozenset([names["new"]])
+    (whole,) = NewestRows(read, each, 1, come=come)([0])
+    parts = list(NewestRows(read, each, 3, come=come)(range(3)))
     for name in each:
         each_bits = zip(*(part[name].bits.tolist() for part in parts), strict=True)
         assert [sum(bits) for bits in each_bits] == whole[name].bits.tolist()

@@ -53,7 +53,7 @@ def brought(there: list[dict[str, Any]], come: list[dict[str, Any]], emptied: li
     found = validity_of(in_table(rows, by_source=by_source), ["k"], emptied, lambda of: of["v"].to_pylist())
     for at, end in zip(found.ended.tolist(), found.ends.tolist(), strict=True):
         rows[at] = {**rows[at], "to": None if end == NEVER else end}
-    return others + [row for at, row in enumerate(rows) if at not in {*found.repeated.tolist()}]
+    return others + [row for at, row in enumerate(rows) if at not in {*found.gone.tolist()}]
 
 
 def table_of(events: Iterable[Event], cuts: list[int], *, by_source: bool) -> list[dict[str, Any]]:
