@@ -17,6 +17,7 @@ from pipeline.operate.typed_tables import proposed
 from sinks.typed.columns import MessagePlace, SeenValues
 from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.readers import reader
+from sinks.typed.source_tables import SourceTable
 from sinks.typed.step.report import Report
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
@@ -170,8 +171,10 @@ def test_change_events_have_columns_of_their_own() -> None:
     columns = ["_deleted", "_source_order", "id", "at"]
     for one, names in zip(made, (columns[:1], columns[:2], columns[:1]), strict=True):
         assert [column.name for column in one.definition().declared()] == [*names, "id", "at"]
-    of_history = table(**{**CHANGES, "mode": "history"}).definition()
-    assert [column.name for column in of_history.declared()] == ["_deleted", "_valid_from", "_valid_to"]
+    history = {"mode": "history"}
+    source = SourceTable("shop", "orders", "", ("orders",), ("id",))
+    for of_one in (table(**{**CHANGES, **history}), table(**{**MANY, **history}).of(source)):
+        assert [column.name for column in of_one.definition().declared()] == ["_deleted", "_valid_from", "_valid_to"]
 
 
 def avsc(folder: Path, **more: Any) -> str:
@@ -256,10 +259,11 @@ def test_what_add_writes_is_what_it_was_given(tmp_path: Path) -> None:
 
 
 def test_what_add_writes_of_change_events() -> None:
-    text = proposed(None, parse({}, where="test"), ["orders"], None, CHANGES)
-    (made,) = parse(tomllib.loads(text), where="test").tables
-    assert made == table(**CHANGES)
-    assert text.splitlines()[-1] == 'schema = "infer"'
+    for how in (CHANGES, {**CHANGES, "mode": "history"}):
+        text = proposed(None, parse({}, where="test"), ["orders"], None, how)
+        (made,) = parse(tomllib.loads(text), where="test").tables
+        assert made == table(**how)
+        assert text.splitlines()[-1] == 'schema = "infer"'
 
 
 def test_what_add_declares_takes_keys_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,14 +122,14 @@ def _are_repeated(
         place = pc.fill_null(rows[SOURCE_ORDER.name], "").combine_chunks().dictionary_encode().indices.to_numpy()
     said = np.array([of_key, starts, place])
     order = np.lexsort(said)
-    twins = order[1:][(said[:, order[1:]] == said[:, order[:-1]]).all(axis=0)]
+    before, after = order[:-1], order[1:]
+    are_alike = (said[:, before] == said[:, after]).all(axis=0)
+    twins = np.union1d(before[are_alike], after[are_alike])
     found = np.zeros(rows.num_rows, dtype=bool)
     if len(twins):
-        like = {(*one,) for one in said[:, twins].T.tolist()}
-        numbers = [at for at, one in enumerate(said.T.tolist()) if (*one,) in like]
-        values = values_of(rows.take(numbers))
-        last = {(*said[:, at].tolist(), of): at for at, of in zip(numbers, values, strict=True)}
-        found[numbers] = True
+        values = values_of(rows.take(twins))
+        last = {(*said[:, at].tolist(), of): at for at, of in zip(twins, values, strict=True)}
+        found[twins] = True
         found[[*last.values()]] = False
     return found
 
