@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(600)
 
 README, FIRST_JOB, OPERATING = "README.md", "docs/first-job.md", "docs/operating.md"
 SQL, ENGINES = "docs/sql.md", "docs/other-engines.md"
-DISTER, TABLES, TYPED = "docs/dister.md", "docs/tables.md", "docs/typed-tables.md"
+DISTER, TABLES, TYPED, CHANGES = "docs/dister.md", "docs/tables.md", "docs/typed-tables.md", "docs/change-tables.md"
 LATER = (OPERATING, DISTER, TABLES, ENGINES)
 GET = "logtwin get "
 """Asked of the demo of dister."""
@@ -69,6 +69,7 @@ TRIED: Final = {
     (ENGINES, "python"),  # in tests/sinks/views/test_other_engines.py
     (TABLES, "sql"),
     (TYPED, "python"),
+    *((CHANGES, language) for language in ("sql", "python")),  # in tests/pipeline/typed/test_history.py
 }
 """What the tests below run of a document, by the language of its blocks."""
 

@@ -86,12 +86,10 @@ def add(
     ] = False,
     key: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FIELD", help="a row for the newest message of each value of this field; may be repeated: upsert"
-        ),
+        typer.Option(metavar="FIELD", help="a row for the newest message of each value of this field; may be repeated"),
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(help="append or upsert; by default upsert with --key, else append")
+        str | None, typer.Option(help="append, upsert or history; by default upsert with --key, else append")
     ] = None,
     form: Annotated[
         str | None,

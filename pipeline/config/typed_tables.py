@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from sinks.tables import TABLES
-from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
+from sinks.typed.columns import PLACE, REST, VALID_TO, arrow_type, column_name, is_name
 from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.patterns import check_topic
@@ -107,16 +107,21 @@ class TypedTableConfig(BaseModel):
     separator: str | None = Field(None, description="of CSV: what is between fields; by default a comma")
     registry_username: Secret | None = Field(None, description="for the registry: env:NAME or file:PATH")
     registry_password: Secret | None = Field(None, description="as above")
-    mode: Literal["append", "upsert"] = Field("append", description="a row for each message, or the newest of each key")
-    key: tuple[str, ...] = Field((), description="of upsert: the fields that name a row")
+    mode: Literal["append", "upsert", "history"] = Field(
+        "append",
+        description="a row for each message; the newest of each key; or one for each change of a key, with the times "
+        "from and until which it stood",
+    )
+    key: tuple[str, ...] = Field((), description="of upsert and history: the fields that name a row")
     deletes: dict[str, tuple[str, ...]] = Field(
-        default_factory=dict, description="of upsert: fields, each with the values by which a message deletes its row"
+        default_factory=dict,
+        description="of upsert and history: fields, each with the values by which a message deletes its row",
     )
     tombstones: bool = Field(
-        False, description="of upsert from Kafka: a record without a value deletes the row that its key names"
+        False, description="of these from Kafka: a record without a value deletes the row that its key names"
     )
     keep_deleted: bool = Field(
-        False, description="of change events: a row that is deleted stays, and has the time in _deleted_at"
+        False, description="of upsert of change events: a deleted row stays, and has the time in _deleted_at"
     )
     rename: dict[str, str] = Field(default_factory=dict, description="what the columns of these fields are called")
     mask: dict[str, Literal["hash", "null", "redact"]] = Field(
@@ -158,10 +163,13 @@ class TypedTableConfig(BaseModel):
     def _check(self) -> None:
         self._check_name()
         self._check_from()
-        if (self.mode == "upsert") != bool(self.key) and not (self.is_of_many and self.mode == "upsert"):
-            raise ValueError('key with mode = "upsert", and only with that')
-        if (self.deletes or self.tombstones) and self.mode != "upsert":
-            raise ValueError('deletes and tombstones with mode = "upsert", and only with that')
+        is_keyed = self.mode != "append"
+        if is_keyed != bool(self.key) and not (self.is_of_many and is_keyed):
+            raise ValueError('key with mode = "upsert" or "history", and only with these')
+        if (self.deletes or self.tombstones) and not is_keyed:
+            raise ValueError('deletes and tombstones with mode = "upsert" or "history", and only with these')
+        if self.keep_deleted and self.mode == "history":
+            raise ValueError('no keep_deleted with mode = "history", which keeps what was there before a deletion')
         if self.tombstones and not self.from_[0].startswith(_KAFKA):
             raise ValueError("tombstones only with topics of Kafka; messages of RocketMQ have a body")
         self._check_format()
@@ -235,8 +243,8 @@ class TypedTableConfig(BaseModel):
             if self.database or self.table or self.order or self.time_zone != "UTC" or self.keep_deleted:
                 raise ValueError(f"database, table, order, time_zone and keep_deleted only with {_listed(CHANGES)}")
             return
-        if self.mode != "upsert" or self.deletes or self.tombstones:
-            raise ValueError(f'mode = "upsert", and no deletes or tombstones, with format = "{self.format}"')
+        if self.mode == "append" or self.deletes or self.tombstones:
+            raise ValueError(f'mode = "upsert" or "history", and no deletes or tombstones: format = "{self.format}"')
         has_registry = self.format == "debezium" and self._has_registry
         if isinstance(self.schema_, str) and self.schema_ != "infer" and not has_registry:
             registry = ", or a registry's URL" if self.format == "debezium" else ""
@@ -293,6 +301,8 @@ class TypedTableConfig(BaseModel):
             arrow_type(one.type)
             if one.type in ("json", "timestamp_ms"):
                 raise ValueError(f"{name} is computed: string or timestamp, and not {one.type}")
+            if self.mode == "history" and VALID_TO.name in one.sql:
+                raise ValueError(f"{name} is computed when a row comes: {VALID_TO.name} is known only later")
             if column_name(name, {}) != name:
                 raise ValueError(f"a computed column cannot be called {name!r}")
 
@@ -338,6 +348,7 @@ class TypedTableConfig(BaseModel):
             reading=reading,
             schema=schema,
             key=self.key,
+            keeps_history=self.mode == "history",
             deleted=self.deletes,
             tombstones=self.tombstones,
             keeps_deleted=self.keep_deleted,

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as sql
 
 from pipeline.config.configuration import Config
 from pipeline.config.found import found_tables
@@ -21,7 +22,7 @@ from pipeline.monitoring.display import count, number
 from sinks.delta.kernel import Snapshot
 from sinks.delta.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG
-from sinks.typed.columns import DELETED, column_name, with_found
+from sinks.typed.columns import DELETED, VALID_FROM, VALID_TO, column_name, with_found
 from sinks.typed.dead_letters import UnfitCount, unfit_count
 from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.patterns import is_meant
@@ -181,7 +182,8 @@ class TypedVerdict:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the table is right: with a key, no key repeats; else each message is a row, or unfit without one."""
+        """Whether the table is right: with a key, no key repeats, or stands twice at a moment; else each message is a
+        row, or unfit without one."""
         told = self.counts.rows + self.counts.unfit.without_row
         return not self.repeated and (self.is_by_key or self.messages == told)
 
@@ -218,7 +220,10 @@ def _verdict(
     rows = spark.read.option("versionAsOf", on.version).format("delta").load(table.path)
     key = wanted.key_columns or ("log_id", "offset", "batch_index")
     every = _count(rows, wanted.name)
-    repeated = every - _count(rows.select(*key).distinct(), wanted.name)
+    if wanted.keeps_history:
+        repeated = _count(overlapping(rows, key), wanted.name)
+    else:
+        repeated = every - _count(rows.select(*key).distinct(), wanted.name)
     deleted = _count(rows.where(DELETED.name), wanted.name) if DELETED.name in rows.columns else 0
     messages = 0
     sources: frozenset[str] = frozenset()
@@ -228,7 +233,15 @@ def _verdict(
     unmatched = tuple(_unmatched(spark, config, wanted, ranges, wanted.unmatched(sources)))
     unfit = unfit_count(config.warehouse, wanted.name, state.generation, ranges)
     counts = TypedCounts(every - deleted, deleted, unfit)
-    return TypedVerdict(wanted.name, messages, counts, repeated, wanted.is_upsert, view_of(wanted), unmatched)
+    return TypedVerdict(wanted.name, messages, counts, repeated, wanted.is_keyed, view_of(wanted), unmatched)
+
+
+def overlapping(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """The changes that stand longer than until the next one of their key does, or end before they begin."""
+    start, end, following = VALID_FROM.name, VALID_TO.name, "_following"
+    of_key = Window.partitionBy(*key).orderBy(sql.col(start), sql.col(end).asc_nulls_last())
+    stood = rows.where(f"{end} IS NULL OR {end} != {start}").withColumn(following, sql.lead(start).over(of_key))
+    return stood.where(f"{end} < {start} OR {following} < {end} OR ({end} IS NULL AND {following} IS NOT NULL)")
 
 
 def _unmatched(

@@ -103,7 +103,11 @@ SOURCE_ORDER: Final = Column("_source_order", "", "string")
 """The column that tables of change events have there, too, if their rows follow the order of their source."""
 DELETED_AT: Final = Column("_deleted_at", "", "timestamp")
 """The column that such tables have in the place of `DELETED` if they keep deleted rows."""
-_OURS: Final = {DELETED.name, DELETED_AT.name, SOURCE_ORDER.name, *(one.name for one in PLACE)}
+VALID_FROM: Final = Column("_valid_from", "", "timestamp")
+VALID_TO: Final = Column("_valid_to", "", "timestamp")
+"""The columns that tables with a row for each change have there (`sinks/typed/step/validity.py`)."""
+OF_CHANGES: Final = (DELETED, DELETED_AT, SOURCE_ORDER, VALID_FROM, VALID_TO)
+_OURS: Final = {one.name for one in (*OF_CHANGES, *PLACE)}
 
 
 def arrow_type(kind: str) -> pa.DataType:
@@ -152,6 +156,10 @@ def _comment(one: Column) -> str:
         return "when the master stored the deletion, 1970 if it does not say; null of a row that is there"
     if one == SOURCE_ORDER:
         return "the place of the row's change at its source: of two of a key the greater one is newer"
+    if one == VALID_FROM:
+        return "when its source made the change, or when the master stored it if the source does not say"
+    if one == VALID_TO:
+        return "until when it stood, which is not included: null if it stands now, as _valid_from if it never did"
     if one.sql is not None:
         return f"computed: {one.sql}"
     text = f"field {one.field}"

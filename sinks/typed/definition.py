@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
-from sinks.typed.columns import DELETED, DELETED_AT, SOURCE_ORDER, Column, column_name
+from sinks.typed.columns import DELETED, DELETED_AT, SOURCE_ORDER, VALID_FROM, VALID_TO, Column, column_name
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import Fields, Reader, not_too_deep
 from sinks.typed.patterns import is_meant
@@ -70,6 +70,7 @@ class Definition:
     (``kafka/<cluster>/<topic>``); with one of `tags`, and for which the SQL condition `where` holds. Topics are names
     or patterns.
     `reading` says how bodies are read. `schema` has the kinds of the columns by field; None if they are found.
+    With a `key` there is one row for each, the newest; if it `keeps_history`, one for each change.
     `deleted` has fields with the values by which a message deletes the row of its key; with `tombstones` a message
     without a body does so, too. If it `keeps_deleted`, rows that change events delete stay. `computed` has columns by
     name: their kind, and the SQL expression over the others.
@@ -84,6 +85,7 @@ class Definition:
     reading: Reading = field(default_factory=Reading)
     schema: Mapping[str, str] | None = None
     key: tuple[str, ...] = ()
+    keeps_history: bool = False
     deleted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keeps_deleted: bool = False
     tombstones: bool = False
@@ -95,8 +97,8 @@ class Definition:
     stops_at_unfit: bool = False
 
     @property
-    def is_upsert(self) -> bool:
-        """Whether the table has one row for each key, the newest."""
+    def is_keyed(self) -> bool:
+        """Whether what stands in the table depends on other rows of the same key."""
         return bool(self.key)
 
     @property
@@ -140,7 +142,8 @@ class Definition:
         is_of_changes = self.reading.format in CHANGES and not self.reading.finds_tables
         has_deletes = self.deleted or self.tombstones or is_of_changes
         deletes = (DELETED_AT if self.keeps_deleted else DELETED,) if has_deletes else ()
-        return (*deletes, *([SOURCE_ORDER] if self.reading.needs_order else ()), *named, *computed)
+        history = (VALID_FROM, VALID_TO) if self.keeps_history else ()
+        return (*deletes, *history, *([SOURCE_ORDER] if self.reading.needs_order else ()), *named, *computed)
 
     @property
     def passes_tombstones(self) -> bool:

@@ -9,7 +9,8 @@ the second, and there are never rows without their position:
     changes    how the columns have changed so far
     columns    the fingerprint of the definition: if that changes, the table has to be rebuilt
     sources    the topics of which a message has come; a table that an older version has made does not say
-    emptied    the newest message that emptied the table at its source: no older row is in it
+    emptied    the newest message that emptied the table at its source: no older row is in it; of a table with a row for
+               each change all such messages, for one that comes late ends at the next of them
 
 A typed table is a function of its logs: it lacks what they lack. So comparing the holes shows which rows have to go,
 and which have to come.
@@ -21,6 +22,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from typing import Final
 
 from sinks.state.holes import cut, joined, numbers_of, ranges_of
@@ -47,13 +49,17 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """A message that emptied the table at its source: its place in its log and at the source, when it was stored."""
+    """A message that emptied the table at its source: its place in its log and at the source, when it was stored.
+
+    `at_us` is when the source did it; only a table with a row for each change needs it.
+    """
 
     log_id: str
     offset: int
     index: int = 0
     stored_us: int | None = None
     order: str | None = None
+    at_us: int | None = None
 
     def newer(self, other: Emptied | None) -> Emptied:
         """The later one, by the order of rows (`sinks/typed/step/newest.py`)."""
@@ -62,6 +68,12 @@ class Emptied:
         if (self.order or "", self.log_id) == (other.order or "", other.log_id):
             return max(self, other, key=lambda one: (one.offset, one.index))
         return max(self, other, key=lambda one: (one.order or "", one.stored_us or 0, one.log_id))
+
+
+def last_of(emptied: Iterable[Emptied]) -> tuple[Emptied, ...]:
+    """The newest of them; none of none."""
+    each = (*emptied,)
+    return (reduce(lambda found, one: one.newer(found), each),) if each else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +86,7 @@ class TypedState:
     logs: Mapping[LogId, Followed] = field(default_factory=dict)
     changes: tuple[ColumnChange, ...] = ()
     sources: tuple[str, ...] | None = ()
-    emptied: Emptied | None = None
+    emptied: tuple[Emptied, ...] = ()
 
     def as_json(self) -> str:
         logs = {
@@ -82,7 +94,7 @@ class TypedState:
             for log_id, one in self.logs.items()
         }
         changes = [asdict(one) for one in self.changes]
-        emptied = {} if self.emptied is None else {"emptied": asdict(self.emptied)}
+        emptied = {"emptied": [asdict(one) for one in self.emptied]} if self.emptied else {}
         return json.dumps(
             {
                 "columns": self.made, "generation": self.generation, "number": self.number, "logs": logs,
@@ -102,7 +114,7 @@ class TypedState:
         changes = tuple(ColumnChange(**one) for one in values["changes"])
         sources = values.get("sources")
         told = None if sources is None else tuple(sources)
-        emptied = Emptied(**values["emptied"]) if "emptied" in values else None
+        emptied = tuple(Emptied(**one) for one in values.get("emptied", ()))
         return cls(values["columns"], values["generation"], values["number"], logs, changes, told, emptied)
 
     def moved(
@@ -110,8 +122,9 @@ class TypedState:
         logs: Mapping[LogId, Followed],
         changes: Sequence[ColumnChange] = (),
         sources: Iterable[str] = (),
-        emptied: Emptied | None = None,
+        emptied: Iterable[Emptied] | None = None,
     ) -> TypedState:
+        """The state of the next commit; `emptied` takes the place of what it had before, if there is any."""
         found = None if self.sources is None else tuple(sorted({*self.sources, *sources}))
         return replace(
             self,
@@ -119,7 +132,7 @@ class TypedState:
             logs={**self.logs, **logs},
             changes=(*self.changes, *changes),
             sources=found,
-            emptied=self.emptied if emptied is None else emptied.newer(self.emptied),
+            emptied=self.emptied if emptied is None else tuple(emptied),
         )
 
 

@@ -17,6 +17,7 @@ from pipeline.operate.typed_tables import proposed
 from sinks.typed.columns import MessagePlace, SeenValues
 from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.readers import reader
+from sinks.typed.source_tables import SourceTable
 from sinks.typed.step.report import Report
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
@@ -54,7 +55,21 @@ def table(**more: Any) -> TypedTableConfig:
         ({"from": ["orders-("]}, "from: a topic, or a regular expression"),
         ({"from": ["(?P<a>x)"]}, "a plain regular expression"),
         ({"from": ["kafka/prod/orders"], "tags": ["a"]}, "logs and tags only with topics of RocketMQ"),
-        ({"mode": "upsert"}, "key with mode = \"upsert\", and only with that, found name = 'orders', from = ["),
+        (
+            {"mode": "upsert"},
+            'key with mode = "upsert" or "history", and only with these, found name = \'orders\', from = [',
+        ),
+        ({"mode": "history"}, "key with mode"),
+        ({**CHANGES, "mode": "history", "keep_deleted": True}, 'no keep_deleted with mode = "history"'),
+        (
+            {
+                "mode": "history",
+                "key": ["id"],
+                "schema": {"id": "int"},
+                "compute": {"n": {"type": "int", "sql": "_valid_to"}},
+            },
+            "_valid_to is known only later",
+        ),
         ({"key": ["id"]}, "key with mode"),
         ({"name": "{database}"}, "name: with {table}"),
         ({"name": "{table}"}, "name: with {table}"),
@@ -95,8 +110,8 @@ def table(**more: Any) -> TypedTableConfig:
             "database, table, order, time_zone and keep_deleted only with canal, debezium and maxwell",
         ),
         ({"order": "log"}, "only with canal, debezium and maxwell"),
-        ({"format": "canal", "database": "shop", "table": "orders"}, 'mode = "upsert", and no deletes'),
-        ({**CHANGES, "deletes": {"op": ["d"]}}, 'mode = "upsert", and no deletes'),
+        ({"format": "canal", "database": "shop", "table": "orders"}, 'mode = "upsert" or "history", and no deletes'),
+        ({**CHANGES, "deletes": {"op": ["d"]}}, 'mode = "upsert" or "history", and no deletes'),
         ({**CHANGES, "schema": "http://r"}, 'schema = "infer", or a table of fields, with format = "canal"'),
         ({**CHANGES, "format": "debezium", "schema": "a.avsc"}, "a table of fields, or a registry's URL, with"),
         ({**CHANGES, "table": None}, "database and table with"),
@@ -156,6 +171,10 @@ def test_change_events_have_columns_of_their_own() -> None:
     columns = ["_deleted", "_source_order", "id", "at"]
     for one, names in zip(made, (columns[:1], columns[:2], columns[:1]), strict=True):
         assert [column.name for column in one.definition().declared()] == [*names, "id", "at"]
+    history = {"mode": "history"}
+    source = SourceTable("shop", "orders", "", ("orders",), ("id",))
+    for of_one in (table(**{**CHANGES, **history}), table(**{**MANY, **history}).of(source)):
+        assert [column.name for column in of_one.definition().declared()] == ["_deleted", "_valid_from", "_valid_to"]
 
 
 def avsc(folder: Path, **more: Any) -> str:
@@ -204,6 +223,7 @@ def test_another_definition_is_told_from_the_same(tmp_path: Path) -> None:
         table(format="csv", schema={"b": "int", "a": "int"}).definition(),
         table(format="csv", schema={"a": "int", "b": "int"}, separator=";").definition(),
         table(**CHANGES).definition(),
+        table(**{**CHANGES, "mode": "history"}).definition(),
         table(**{**CHANGES, "table": "orders_[0-9]+"}).definition(),
         table(**{**CHANGES, "order": "source"}).definition(),
         table(**{**CHANGES, "time_zone": "Asia/Shanghai"}).definition(),
@@ -239,10 +259,11 @@ def test_what_add_writes_is_what_it_was_given(tmp_path: Path) -> None:
 
 
 def test_what_add_writes_of_change_events() -> None:
-    text = proposed(None, parse({}, where="test"), ["orders"], None, CHANGES)
-    (made,) = parse(tomllib.loads(text), where="test").tables
-    assert made == table(**CHANGES)
-    assert text.splitlines()[-1] == 'schema = "infer"'
+    for how in (CHANGES, {**CHANGES, "mode": "history"}):
+        text = proposed(None, parse({}, where="test"), ["orders"], None, how)
+        (made,) = parse(tomllib.loads(text), where="test").tables
+        assert made == table(**how)
+        assert text.splitlines()[-1] == 'schema = "infer"'
 
 
 def test_what_add_declares_takes_keys_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,8 +107,9 @@ class Canal:
 
     def rows(self, message: FlatMessage, position: Position | None = None) -> list[Change]:
         """The rows of a message of a wanted table, which may say where it stands. Raises NoObject."""
+        at_us = None if message.es is None else message.es * 1000
         if message.type == "TRUNCATE":
-            return [Change({}, {}, empties=True, order=self._order(message, position))]
+            return [Change({}, {}, empties=True, order=self._order(message, position), at_us=at_us)]
         if not has_rows(message.type, message.isDdl):
             return []
         rows, before = message.data, message.old
@@ -122,8 +123,8 @@ class Canal:
         for number, (row, old) in enumerate(zip(rows, before or [None] * len(rows), strict=True)):
             order = self._order(message, position, number)
             if message.type == "UPDATE" and old is not None and self.wanted.is_moved(old, row):
-                found.append(_change({**row, **old}, columns, order, deletes=True))
-            found.append(_change(row, columns, order, deletes=is_gone))
+                found.append(_change({**row, **old}, columns, order, at_us, deletes=True))
+            found.append(_change(row, columns, order, at_us, deletes=is_gone))
         return found
 
     def _order(self, message: FlatMessage, position: Position | None, row: int = 0) -> str | None:
@@ -138,13 +139,13 @@ class Canal:
         return self.wanted.ordered(order, "no gtid")
 
 
-def _change(row: Fields, columns: _Columns, order: str | None, *, deletes: bool) -> Change:
+def _change(row: Fields, columns: _Columns, order: str | None, at_us: int | None, *, deletes: bool) -> Change:
     kinds, converted = columns
     for name, convert in converted:
         raw = row.get(name)
         if raw is not None and bytes(raw)[:1] == b'"':
             row[name] = convert(raw)
-    return Change(row, kinds, deletes=deletes, order=order)
+    return Change(row, kinds, deletes=deletes, order=order, at_us=at_us)
 
 
 @lru_cache(maxsize=256)

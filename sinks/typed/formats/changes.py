@@ -31,6 +31,8 @@ _WITHOUT_ZONE: Final = re.compile(rb'"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-
 _UTC: Final = "UTC"
 _BOOLEANS: Final = {b"0": msgspec.Raw(b"false"), b"1": msgspec.Raw(b"true")}
 _RAW: Final = msgspec.json.Decoder(msgspec.Raw)
+_LAST_US: Final = 253_402_300_799_999_999
+"""The end of the year 9999."""
 
 Convert: TypeAlias = Callable[[msgspec.Raw], msgspec.Raw]
 """Makes of an event's value what a body of JSON would have."""
@@ -39,7 +41,9 @@ Convert: TypeAlias = Callable[[msgspec.Raw], msgspec.Raw]
 class Change(DescribedFields):
     """A row of the source's table; one that `deletes` is gone, and has at least its key; one that `empties`, every row.
 
-    `order` is its place at the source. `unfit` has the fields that the event does not tell, each with reason and text.
+    `order` is its place at the source, `at_us` when the source made it, in microseconds since 1970; None if that is not
+    known, or no time that a table can have. `unfit` has the fields that the event does not tell, each with reason and
+    text.
     """
 
     def __init__(
@@ -50,12 +54,14 @@ class Change(DescribedFields):
         deletes: bool = False,
         empties: bool = False,
         order: str | None = None,
+        at_us: int | None = None,
         unfit: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         super().__init__(fields, kinds)
         self.deletes = deletes
         self.empties = empties
         self.order = order
+        self.at_us = at_us if at_us is not None and 0 < at_us <= _LAST_US else None
         self.unfit = unfit or {}
 
 

@@ -74,12 +74,17 @@ class _Source(msgspec.Struct):
     table: str | None = None
     connector: str = ""
     ts_ms: int = 0
+    ts_us: int | None = None
     file: str | None = None
     pos: int | None = None
     row: int | None = None
     server_id: int | None = None
     lsn: int | None = None
     sequence: str | None = None
+
+    @property
+    def at_us(self) -> int:
+        return self.ts_us or self.ts_ms * 1000
 
 
 class _Event(msgspec.Struct):
@@ -140,7 +145,7 @@ class Debezium:
         if self._wanted.needs_order:
             order = self._wanted.ordered(_order(source), f"no position is known of connector {source.connector}")
         if event.op == "t":
-            return [Change({}, {}, empties=True, order=order)]
+            return [Change({}, {}, empties=True, order=order, at_us=source.at_us)]
         before, is_gone = event.before, event.op == "d"
         row = before if is_gone else event.after
         if row is None:
@@ -150,15 +155,16 @@ class Debezium:
             for name in () if is_whole else [name for name, raw in row.items() if bytes(raw) in _STAND_FOR_NONE]:
                 row[name] = before.get(name, row[name])
             if self._wanted.is_moved(before, row):
-                found.append(self._change(before, columns, order, deletes=True))
+                found.append(self._change(before, columns, order, source.at_us, deletes=True))
         unfit = {} if is_whole else _unavailable(row)
-        return [*found, self._change(row, columns, order, deletes=is_gone, unfit=unfit)]
+        return [*found, self._change(row, columns, order, source.at_us, deletes=is_gone, unfit=unfit)]
 
     def _change(
         self,
         row: Fields,
         columns: _Converts | None,
         order: str | None,
+        at_us: int,
         *,
         deletes: bool,
         unfit: Mapping[str, tuple[str, str]] | None = None,
@@ -168,7 +174,7 @@ class Debezium:
             raw = row.get(name)
             if raw is not None and bytes(raw) != b"null":
                 row[name] = _converted(convert, raw)
-        return Change(row, kinds, deletes=deletes, order=order, unfit=unfit)
+        return Change(row, kinds, deletes=deletes, order=order, at_us=at_us, unfit=unfit)
 
 
 def _converted(convert: Convert, raw: msgspec.Raw) -> msgspec.Raw:

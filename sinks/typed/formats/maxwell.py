@@ -73,14 +73,14 @@ class Maxwell:
             order = self._wanted.ordered(_order(message), "no position, which output_binlog_position gives")
         found = []
         if message.type == "update" and old is not None and self._wanted.is_moved(old, row):
-            found.append(self._change({**row, **old}, order, deletes=True))
-        return [*found, self._change(row, order, deletes=message.type == "delete")]
+            found.append(self._change({**row, **old}, order, message.ts, deletes=True))
+        return [*found, self._change(row, order, message.ts, deletes=message.type == "delete")]
 
-    def _change(self, row: Fields, order: str | None, *, deletes: bool) -> Change:
+    def _change(self, row: Fields, order: str | None, at_s: int, *, deletes: bool) -> Change:
         for name, convert in self._converted:
             if name in row:
                 row[name] = convert(row[name])
-        return Change(row, {}, deletes=deletes, order=order)
+        return Change(row, {}, deletes=deletes, order=order, at_us=at_s * 1_000_000)
 
 
 def _order(message: _Message) -> str | None:

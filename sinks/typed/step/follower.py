@@ -31,7 +31,7 @@ from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.typed.columns import Column, ColumnChange, MessagePlace, said_wider, table_spec, widened, with_found
 from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition
-from sinks.typed.state import TableWork, TypedState
+from sinks.typed.state import TableWork, TypedState, last_of
 from sinks.typed.step.computed import with_computed
 from sinks.typed.step.parsing import Parsing
 from sinks.typed.step.parsing_job import ParsingJob
@@ -150,7 +150,7 @@ class TypedFollower:
         if is_under_way(announced, state):  # its dead letters are there, and its rows are not: finish it first
             self._step()
             raise KernelConflict("another step is under way")
-        unfit = unfit_offsets(self._warehouse, self._wanted.name, state.generation, of_no_row=self._wanted.is_upsert)
+        unfit = unfit_offsets(self._warehouse, self._wanted.name, state.generation, of_no_row=self._wanted.is_keyed)
         messages = sum(map(len, unfit.values()))
         if messages > _MOST_RETRIED:
             raise ReplicaError(
@@ -225,7 +225,7 @@ class TypedFollower:
         because it is not known what its rows replaced."""
         gone = {log_id: one for log_id, one in plan.ways.items() if one.out or one.back_to is not None}
         back = [log_id for log_id, one in gone.items() if one.back_to is not None and one.out]
-        if self._wanted.is_upsert and back:
+        if self._wanted.is_keyed and back:
             raise RowsReplaced(
                 f"the log of the typed table {self._wanted.name} went back",
                 log=back[0],
@@ -239,7 +239,7 @@ class TypedFollower:
             out[log_id] = [*out.get(log_id, ()), *one.out]
         self._dead_letters.bring((), to, out, plan.announced)
         exchange = Exchange()
-        if not self._wanted.is_upsert:
+        if not self._wanted.is_keyed:
             taken = [TakenOut(log_id, one.to.epoch, one.out) for log_id, one in gone.items() if one.out]
             spec = table_spec(self._wanted.name, view.columns)
             exchange = TakingOut(self._table.kernel, spec, RowSelection.taken_out(taken)).on(view.snapshot)
@@ -258,7 +258,9 @@ class TypedFollower:
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
             raise self._unfit(report.first_unfit)
-        to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes, report.sources, report.emptied)
+        each = {*state.emptied, *report.emptied}
+        emptied = sorted(each, key=repr) if self._wanted.keeps_history else last_of(each)
+        to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes, report.sources, emptied)
         self._sources = to.sources
         is_emptied = to.emptied != state.emptied
         if not (report.files or report.unfit or changes or is_emptied or any(plan.undone.values())):
@@ -273,7 +275,7 @@ class TypedFollower:
         if any(one.change == "widened" and one.column in there for one in changes):
             rewritten = files_rewritten(self._spark, self._table, view, columns)
         removed, added = rewritten or ([], [])
-        if self._wanted.is_upsert and (report.files or is_emptied):
+        if self._wanted.is_keyed and (report.files or is_emptied):
             key = self._wanted.key_columns
             removed, added, files = files_by_key(
                 self._spark, self._table, view, columns, key, files, rewritten, to.emptied

@@ -19,10 +19,12 @@ from sinks.delta.files import FileOfRows, in_columns
 from sinks.tables import EPOCH, UNFIT
 from sinks.typed.columns import (
     DELETED,
-    DELETED_AT,
     MOST_CHARACTERS,
+    OF_CHANGES,
     PLACE,
     SOURCE_ORDER,
+    VALID_FROM,
+    VALID_TO,
     Column,
     MessagePlace,
     column_name,
@@ -197,16 +199,9 @@ class Parsing:
         placed = messages.take(pa.array(numbers, pa.int64()))
         values: list[pa.Array] = []
         for column in columns:
-            if column == DELETED:
-                values.append(pa.array(deleted, column.type))
-                continue
-            if column == DELETED_AT:
-                at = pc.fill_null(placed["stored_at"], pa.scalar(0, column.type))  # a time that nobody has is one, too
-                values.append(pc.if_else(pa.array(deleted, pa.bool_()), at, pa.scalar(None, column.type)))
-                continue
-            if column == SOURCE_ORDER:
-                orders = (one.order if isinstance(one, Change) else None for one in objects)
-                values.append(pa.array(orders, column.type))
+            ours = _of_change(column, objects, deleted, placed["stored_at"])
+            if ours is not None:
+                values.append(ours)
                 continue
             raws = texts_of(objects, column)
             array, wrong = column_values(column, raws)
@@ -221,7 +216,7 @@ class Parsing:
         rest = pa.array([rest_of(one) for one in objects], pa.string())
         schema = table_spec(self.wanted.name, columns).schema.remove_metadata()
         made = pa.RecordBatch.from_arrays([*(placed[one.name] for one in PLACE), *values, rest], schema=schema)
-        if self.wanted.is_upsert:
+        if self.wanted.is_keyed:
             made, without_key = self._with_key(made, numbers)
             misfits += without_key
         told.see_messages(messages, made.num_rows)
@@ -324,6 +319,21 @@ def _add_of_records(objects: Sequence[Fields], numbers: Sequence[int], messages:
         add_of_record(one, topics[number], keys[number])
 
 
+def _of_change(column: Column, objects: Sequence[Fields], deleted: Sequence[bool], stored_at: pa.Array) -> Any:
+    """What a column of ours says of each change; None of another column."""
+    if column not in OF_CHANGES:
+        return None
+    if column == DELETED:
+        return pa.array(deleted, column.type)
+    changes = [one if isinstance(one, Change) else None for one in objects]
+    if column == SOURCE_ORDER:
+        return pa.array([None if one is None else one.order for one in changes], column.type)
+    at = pc.fill_null(stored_at, pa.scalar(0, stored_at.type))  # a time that nobody has is one, too
+    if column in (VALID_FROM, VALID_TO):
+        at = pc.coalesce(pa.array([None if one is None else one.at_us for one in changes], column.type), at)
+    return at if column == VALID_FROM else pc.if_else(pa.array(deleted, pa.bool_()), at, pa.scalar(None, column.type))
+
+
 def _said_kinds(objects: Sequence[Fields]) -> list[tuple[Mapping[str, str], int]]:
     """What the events say of their fields, each with the first of them that says so. Events of one schema share it."""
     found: dict[int, tuple[Mapping[str, str], int]] = {}
@@ -352,9 +362,10 @@ def _without_emptying(
     emptying = [at for at, one in enumerate(objects) if isinstance(one, Change) and one.empties]
     for at in emptying:
         log_id, offset, index, stored_at = (messages[one.name][numbers[at]] for one in PLACE)
-        order = cast("Change", objects[at]).order
+        one = cast("Change", objects[at])
         stored_us = stored_at.cast(pa.int64()).as_py()
-        told.add(Report(emptied=Emptied(log_id.as_py(), offset.as_py(), index.as_py() or 0, stored_us, order)))
+        place = log_id.as_py(), offset.as_py(), index.as_py() or 0, stored_us, one.order
+        told.add(Report(emptied=(Emptied(*place, at_us=one.at_us or stored_us),)))
     gone = {*emptying}
     left = [at for at in range(len(objects)) if at not in gone] if gone else []
     return ([objects[at] for at in left], [numbers[at] for at in left]) if gone else (objects, numbers)

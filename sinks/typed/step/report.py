@@ -132,7 +132,7 @@ class Report:
     `fractions` has the place of the first number with a fraction, by column of integers. `wider` has that of the first
     message that says another kind of a column than it has, by both, if some kind holds the values of both. `large` has,
     by column of doubles, the place of the first integer that would have kept a column of integers from being widened.
-    `emptied` is the newest message that empties the table at its source. `held` is where the messages are; only a look
+    `emptied` are the messages that empty the table at its source. `held` is where the messages are; only a look
     tells it.
     """
 
@@ -145,7 +145,7 @@ class Report:
     large: Mapping[str, MessagePlace] = field(default_factory=dict)
     wider: Mapping[tuple[str, str], MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
-    emptied: Emptied | None = None
+    emptied: tuple[Emptied, ...] = ()
     sources: frozenset[str] = frozenset()
     held: tuple[Span, ...] = ()
 
@@ -164,7 +164,7 @@ class Report:
             _first(self.large, other.large),
             _first(self.wider, other.wider),
             min(unfit, default=None),
-            self.emptied if other.emptied is None else other.emptied.newer(self.emptied),
+            (*self.emptied, *other.emptied),
             self.sources | other.sources,
             (*self.held, *other.held),
         )

@@ -5,6 +5,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -16,7 +17,7 @@ from sinks.typed.columns import SOURCE_ORDER, Column, table_spec
 from sinks.typed.formats.changes import placed
 from sinks.typed.state import Emptied
 from sinks.typed.step.newest import are_before, incomparable, newest_of, normal_form
-from sinks.typed.step.upsert import KeyedFiles, OlderRows, Rows, RowsWithKeys
+from sinks.typed.step.upsert import ChangedRows, Changes, KeyedFiles, Rows, RowsWithKeys
 from sources.offsets import Offset
 
 LOG = "rocketmq/a"
@@ -223,12 +224,12 @@ def test_rows_with_a_key_are_found_in_all_files_and_the_older_ones_in_any_number
     each = found | {name: Rows.all(records) for name, records in new.items()}
     last = {key: offset for rows in contents.values() for key, offset in rows if key in come}
     for parts in (1, 3) if each else ():
-        older = list(OlderRows(read, each, parts)(range(parts)))
-        for name, compared in each.items():
-            left = Rows.all(compared.records).without(part[name] for part in older)
+        by_part = list(ChangedRows(read, each, parts)(range(parts)))
+        for name in each:
+            gone = [part[name].gone.are_in for part in by_part]
             stay = [key not in come or last[key] == offset for key, offset in contents[name]]
-            assert left.are_in.tolist() == stay
-            assert sum(part[name].count for part in older) == compared.records - left.count
+            assert np.sum(gone, axis=0).tolist() == [0 if one else 1 for one in stay]  # each row is of one part
+            assert (~Changes.together([part[name] for part in by_part]).gone.are_in).tolist() == stay
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.state.holes import joined
-from sinks.typed.state import Followed, TypedState, way
+from sinks.typed.state import Emptied, Followed, TypedState, way
 from sources.offsets import LogId, Offset, OffsetRange
 
 LAST = 12
@@ -63,4 +63,6 @@ def test_what_is_whole_goes_to_the_first_gap(missing: set[int], end: int) -> Non
 def test_a_state_survives_json() -> None:
     state = TypedState("made", 2, 3, {LOG: Followed(1, Offset(7), ranges({2, 3}))})
     assert TypedState.from_json(state.as_json()) == state
+    emptied = Emptied(str(LOG), 5, stored_us=7, at_us=6), Emptied(str(LOG), 6, order="1 0")
+    assert TypedState.from_json(state.moved({}, emptied=emptied).as_json()).emptied == emptied
     assert TypedState.from_json(state.moved({LOG: Followed(1, Offset(9))}).as_json()).number == 4

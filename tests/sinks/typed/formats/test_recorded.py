@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
@@ -197,11 +197,21 @@ def test_each_form_says_the_same(system: str, form: str, other: str, table: str)
         come = changes(name, table, tables(name)[table], needs_order=needs_order)
         return [
             (one.kinds, row_of(Change(dict(one), {}), dict(one.kinds)), [*one], one.deletes, one.empties, one.order,
-             one.unfit)
+             one.at_us, one.unfit)
             for one in come
         ]  # fmt: skip
 
     assert told(form) == told(other)
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if not one.endswith("/plain")])
+def test_each_change_says_when_it_was_made(name: str) -> None:
+    """In the hour of the recording, of which only the systems' times tell."""
+    times = [one.at_us for one in changes(name, "orders", tables(name)["orders"], needs_order=False)]
+    known = [datetime.fromtimestamp(one / 1_000_000, UTC) for one in times if one is not None]
+    assert len(known) == len(times)
+    assert max(known) - min(known) < timedelta(hours=1)
+    assert known[-1] > known[0] > datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_what_is_recorded() -> None:
