@@ -23,9 +23,10 @@ from pydantic import (
 )
 
 from sinks.tables import TABLES
-from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
+from sinks.typed.columns import PLACE, REST, column_name
 from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.formats.json_fields import UNKNOWN
+from sinks.typed.kinds import arrow_type, is_name, is_nested, normal_kind
 from sinks.typed.patterns import check_topic
 from sinks.typed.readers import kinds
 from sinks.typed.source_tables import KEY, KINDS, SourceTable, exactly
@@ -150,6 +151,11 @@ class TypedTableConfig(BaseModel):
             )
         return given
 
+    @field_validator("schema_")
+    @classmethod
+    def _in_normal_words(cls, given: dict[str, str] | str) -> dict[str, str] | str:
+        return given if isinstance(given, str) else {name: normal_kind(kind) for name, kind in given.items()}
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         self._check()
@@ -214,8 +220,10 @@ class TypedTableConfig(BaseModel):
             raise ValueError('no schema with format = "text", which has one column, text')
         if self.format == "json" and fields is None and not (is_found or self._has_registry):
             raise ValueError('schema = "infer", a table of fields, or a registry\'s URL, with format = "json"')
-        if self.format == "csv" and (fields is None or "json" in fields.values()):
-            raise ValueError('schema with format = "csv": a table of all fields in their order, none of type json')
+        if self.format == "csv" and (fields is None or any(one == "json" or is_nested(one) for one in fields.values())):
+            raise ValueError(
+                'schema with format = "csv": a table of all fields in their order, none of type json or nested'
+            )
         if self.format in _SCHEMATIC and (fields is not None or is_found):
             raise ValueError(f'schema with format = "{self.format}": the path of a schema file, or a registry\'s URL')
         if (self.message is not None) != (self.format == "protobuf" and not self._has_registry):
@@ -268,8 +276,6 @@ class TypedTableConfig(BaseModel):
         nameless = [one for one in names if not is_name(self.rename.get(one, one))]
         if nameless:
             raise ValueError(f"a column cannot be called {nameless[0]!r}: rename it")
-        for kind in self.schema_.values() if isinstance(self.schema_, dict) else ():
-            arrow_type(kind)
         self._check_computed()
         declared = ("text",) if self.format == "text" else self.schema_ if isinstance(self.schema_, dict) else ()
         twice = _taken(self._column_names(declared))
@@ -281,6 +287,9 @@ class TypedTableConfig(BaseModel):
         missing = [one for one in self.key if isinstance(self.schema_, dict) and one not in self.schema_]
         if missing:
             raise ValueError(f"{missing[0]} is a key, and needs a type in schema")
+        nested = [one for one in self.key if isinstance(self.schema_, dict) and is_nested(self.schema_[one])]
+        if nested:
+            raise ValueError(f"{nested[0]} is a key, which has no struct, array or map as its type")
 
     def _column_names(self, fields: Iterable[str]) -> list[str]:
         return [*(column_name(one, self.rename) or one for one in fields if one not in self.drop), *self.compute]
@@ -291,7 +300,7 @@ class TypedTableConfig(BaseModel):
             raise ValueError("compute with a declared schema: inferred columns may be missing, or change")
         for name, one in self.compute.items():
             arrow_type(one.type)
-            if one.type in ("json", "timestamp_ms"):
+            if one.type in ("json", "timestamp_ms") or is_nested(one.type):
                 raise ValueError(f"{name} is computed: string or timestamp, and not {one.type}")
             if column_name(name, {}) != name:
                 raise ValueError(f"a computed column cannot be called {name!r}")

@@ -36,9 +36,9 @@ from typing import Any, Final, TypeAlias
 
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, parse_schema, to_parsing_canonical_form
 
-from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.binary import day, described, instant, long_at, number, text_of_bytes
 from sinks.typed.formats.json_fields import DescribedFields, NoObject, given
+from sinks.typed.kinds import MOST_DIGITS
 from sources.errors import ConfigurationError
 
 Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]

@@ -17,18 +17,7 @@ import pyarrow.compute as pc
 
 from sinks.delta.files import FileOfRows, in_columns
 from sinks.tables import EPOCH, UNFIT
-from sinks.typed.columns import (
-    DELETED,
-    DELETED_AT,
-    MOST_CHARACTERS,
-    PLACE,
-    SOURCE_ORDER,
-    Column,
-    MessagePlace,
-    column_name,
-    joined_kind,
-    table_spec,
-)
+from sinks.typed.columns import DELETED, DELETED_AT, PLACE, SOURCE_ORDER, Column, MessagePlace, column_name, table_spec
 from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import (
@@ -37,15 +26,15 @@ from sinks.typed.formats.json_fields import (
     Misfit,
     NoObject,
     Reader,
-    column_values,
     concealed,
     kind_of,
     kind_with_times,
     rest_of,
     taken_apart,
-    texts_of,
 )
+from sinks.typed.formats.nested_values import column_of
 from sinks.typed.formats.scalars import EXACT, are_in_years, long_of
+from sinks.typed.kinds import MOST_CHARACTERS, joined_kind
 from sinks.typed.readers import reader
 from sinks.typed.source_tables import add_of_record
 from sinks.typed.state import Emptied
@@ -208,8 +197,7 @@ class Parsing:
                 orders = (one.order if isinstance(one, Change) else None for one in objects)
                 values.append(pa.array(orders, column.type))
                 continue
-            raws = texts_of(objects, column)
-            array, wrong = column_values(column, raws)
+            raws, array, wrong = column_of(objects, column)
             values.append(array)
             if self.finds:
                 wider = _said_wider(column, said, lambda row: places[numbers[row]])
