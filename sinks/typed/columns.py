@@ -32,7 +32,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sinks.tables import LOG_ID, TableSpec
-from sinks.typed.kinds import arrow_type, is_name, joined_kind, leaves
+from sinks.typed.kinds import arrow_type, is_name, is_nested, joined_kind, leaves
 from sources.records import TIMESTAMP
 
 FOLDER: Final = "tables"
@@ -186,7 +186,7 @@ class ColumnChange:
     """A change of a column, and the message that caused it."""
 
     column: str
-    change: str  # added, widened
+    change: str  # added, widened, grown
     was: str | None
     kind: str
     log_id: str
@@ -234,13 +234,14 @@ def column_name(field: str, renamed: Mapping[str, str]) -> str | None:
 def widened(
     columns: Sequence[Column], kinds: Mapping[str, tuple[str, MessagePlace]]
 ) -> tuple[tuple[Column, ...], tuple[ColumnChange, ...]]:
-    """`columns` with those in `kinds` widened, and the changes.
+    """`columns` with those in `kinds` widened, or grown if they have parts, and the changes.
 
-    `kinds` has, by column, what it becomes, and the place of the first message that needs it.
+    `kinds` has, by column, what it becomes, and the place of the first message that needs it. Growth rewrites no file.
     """
     changes = tuple(
         ColumnChange(
-            column=one.name, change="widened", was=one.kind, kind=kinds[one.name][0],
+            column=one.name, change="grown" if is_nested(one.kind) else "widened",
+            was=one.kind, kind=kinds[one.name][0],
             log_id=kinds[one.name][1].log_id, offset=kinds[one.name][1].offset,
         )
         for one in columns

@@ -13,16 +13,17 @@ A kind is a text, and equal kinds are equal texts: without blanks, in small lett
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from sources.errors import ConfigurationError
 from sources.records import TIMESTAMP
 
+T = TypeVar("T")
 _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -35,6 +36,9 @@ _PLAIN: Final[dict[str, pa.DataType]] = {
     "date": pa.date32(),
     "json": pa.string(),
 }
+JSON: Final = "json"
+"""Anything, as its text: in place of every type that has no other kind."""
+TEXTS: Final = ("string", JSON)
 KINDS: Final = (*_PLAIN, "decimal(p,s)", "struct<name:type,...>", "array<type>", "map<string,type>")
 MOST_DIGITS: Final = 38
 MOST_CHARACTERS: Final = 255
@@ -52,22 +56,24 @@ _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Struct:
-    fields: tuple[tuple[str, str], ...]
-    """Names and kinds."""
+class Struct(Generic[T]):
+    fields: tuple[tuple[str, T], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
-    item: str
+class Array(Generic[T]):
+    item: T
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
-    value: str
+class Map(Generic[T]):
+    value: T
 
 
-Parts: TypeAlias = Struct | Array | Map
+Parts: TypeAlias = Struct[T] | Array[T] | Map[T]
+"""The parts of a kind, or of a type in some schema; those of a struct with their names."""
+Opened: TypeAlias = str | tuple[Hashable, Parts[T]]
+"""A scalar kind, or what tells a type from the others of its schema, and its parts."""
 
 
 def is_name(text: str) -> bool:
@@ -79,12 +85,12 @@ def is_nested(kind: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def parts_of(kind: str) -> Parts | None:
+def parts_of(kind: str) -> Parts[str] | None:
     """The parts of a kind; None of a scalar. Raises ConfigurationError if there is no such kind."""
     return _Parser(kind).parts if is_nested(kind) else None
 
 
-def kind_of_parts(parts: Parts) -> str:
+def kind_of_parts(parts: Parts[str]) -> str:
     match parts:
         case Struct(fields):
             return f"struct<{','.join(f'{_quoted(name)}:{kind}' for name, kind in fields)}>"
@@ -180,9 +186,9 @@ class _Parser:
             raise _no_kind(self._text, f"at most {MOST_LEVELS} levels")
         return kind_of_parts(self._nested(word, level))
 
-    def _nested(self, word: str, level: int) -> Parts:
+    def _nested(self, word: str, level: int) -> Parts[str]:
         self._next("<")
-        found: Parts
+        found: Parts[str]
         if word == "array":
             found = Array(self._kind(level + 1))
         elif word == "map":
@@ -223,6 +229,40 @@ def with_scalars(kind: str, change: Callable[[str], str]) -> str:
     return change(kind)
 
 
+def roomy_kind(kind: str) -> str:
+    """The kind of a column that is found: a later schema may have longer integers."""
+    return with_scalars(kind, lambda one: "bigint" if one == "int" else one)
+
+
+def kind_of_schema(type_: T, opened: Callable[[T], Opened[T]]) -> str:
+    """The kind of a type in some schema. It is JSON text where a type contains itself, at more than `MOST_LEVELS`,
+    where no column can have the names of its fields, and as a whole if it is too large."""
+    room = MOST_PARTS
+
+    def kind(one: T, within: tuple[Hashable, ...]) -> str:
+        nonlocal room
+        room -= 1
+        found = opened(one)
+        if isinstance(found, str) or room < 0:
+            return JSON if room < 0 else str(found)
+        itself, parts = found
+        if itself in within or len(within) == MOST_LEVELS:
+            return JSON
+        below = (*within, itself)
+        match parts:
+            case Array(item):
+                return kind_of_parts(Array(kind(item, below)))
+            case Map(value):
+                return kind_of_parts(Map(kind(value, below)))
+        names = {name.casefold() for name, _ in parts.fields if is_name(name)}
+        if not names or len(names) < len(parts.fields):
+            return JSON
+        return kind_of_parts(Struct(tuple((name, kind(below_it, below)) for name, below_it in parts.fields)))
+
+    found = kind(type_, ())
+    return JSON if room < 0 else found
+
+
 def leaves(kind: str) -> Iterator[tuple[str, str]]:
     """The scalars of a kind: where each is in a Parquet file, from its column on, and its kind."""
     match parts_of(kind):
@@ -261,7 +301,12 @@ def _grown(one: str, other: str) -> str:
 
 
 def joined_kind(one: str, other: str) -> str | None:
-    """The kind that holds every value of both, of integers and decimals; None if none does, or one is of others."""
+    """The kind that holds every value of both, of integers and decimals; None if none does, or one is of others.
+
+    Of kinds with parts see `grown_kind`.
+    """
+    if is_nested(one) and is_nested(other):
+        return grown_kind(one, other)
     digits = [_digits(kind) for kind in (one, other)]
     if None in digits or one == other:
         return one if one == other else None

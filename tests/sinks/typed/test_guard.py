@@ -7,6 +7,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from sinks.typed import hidden
 from sinks.typed.definition import Reading
 from sinks.typed.formats import json_fields
 from sinks.typed.formats.json_fields import Fields
@@ -91,7 +92,7 @@ def test_a_mask_that_fails_at_a_value_names_its_message(tmp_path: Path, monkeypa
             raise msgspec.DecodeError("no text")
         return conceal(mask, raw)
 
-    monkeypatch.setattr(parsing, "concealed", concealed)
+    monkeypatch.setattr(hidden, "concealed", concealed)
     task = Task(tmp_path, definition(**JSON, masks={"a": "hash"}), b'{"a":"bad"}', b'{"a":"good"}')
     assert [row["offset"] for row in task.rows] == [1]
     assert [(row["offset"], row["reason"], row["body"]) for row in task.unfit] == [(0, "reader_failed", None)]
