@@ -141,7 +141,7 @@ def test_columns_with_parts_read_the_same_by_four_engines(by_spark: InFiles) -> 
         {
             "id": 1, "customer": {"card": "***", "born": date(2026, 11, 28), "at": datetime(1970, 1, 1, tzinfo=UTC)},
             "lines": [{"sku": "a", "amount": Decimal("1.50")}, None, {"sku": None, "amount": None}],
-            "prices": {"x": 1.0, "y": None}, "more": {"a-b": [{"k": [1, None]}, {}], "any": '{"z":[1.5]}'},
+            "prices": {"x": 1.0, "y": None}, "more": {"a-b": [{"k": [1, None]}, {}], "any": '{"z": [1.5]}'},
             "first": "a", "_rest": '{"customer":{"vip":true}}',
         },
         {**nothing, "id": 2, "lines": [], "prices": {}, "more": {"a-b": None, "any": None}},
@@ -203,14 +203,14 @@ def by_engine(world: InFiles, name: str) -> dict[str, list[dict[str, Any]]]:
     """The rows of a typed table as each engine reads them, by their id; a map is a dict."""
     path = f"{world.lake}/tables/{name}"
     table = deltalake.DeltaTable(path)
-    dataset = table.to_pyarrow_dataset()
+    arrow = table.to_pyarrow_table()
     query = deltalake.QueryBuilder().register("found", table).execute("SELECT * FROM found")
     found: dict[str, list[dict[str, Any]]] = {
         "Spark": [one.asDict(recursive=True) for one in world.spark.read.format("delta").load(path).collect()],
-        "delta-rs": table.to_pyarrow_table().to_pylist(maps_as_pydicts="strict"),
+        "delta-rs": arrow.to_pylist(maps_as_pydicts="strict"),
         "delta-rs' SQL": pa.table(query.read_all()).to_pylist(maps_as_pydicts="strict"),
         "Polars": polars.scan_delta(path).collect().to_dicts(),
-        "DuckDB": duckdb.from_arrow(dataset).to_arrow_table().to_pylist(maps_as_pydicts="strict"),
+        "DuckDB": duckdb.from_arrow(arrow).to_arrow_table().to_pylist(maps_as_pydicts="strict"),
     }
     return {engine: sorted(rows, key=lambda row: int(row["id"])) for engine, rows in found.items()}
 
