@@ -9,13 +9,20 @@ import pytest
 
 from sinks.typed.columns import Column
 from sinks.typed.formats.avro import Avro
+from sinks.typed.formats.canal import Canal
+from sinks.typed.formats.debezium import Debezium
 from sinks.typed.formats.json_fields import Fields
 from sinks.typed.formats.json_schema import nested_kinds
+from sinks.typed.formats.maxwell import Maxwell
 from sinks.typed.formats.nested_values import column_of
 from sinks.typed.formats.protobuf import of_descriptor_set
 from sinks.typed.kinds import MOST_PARTS
 from sources.errors import ConfigurationError
+from tests.sinks.typed.formats.columns import wanted
 from tests.sinks.typed.formats.test_avro import encoded, record
+from tests.sinks.typed.formats.test_canal import event as canal
+from tests.sinks.typed.formats.test_debezium import event as debezium
+from tests.sinks.typed.formats.test_maxwell import event as maxwell
 from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
 
 
@@ -101,6 +108,26 @@ def test_protobuf() -> None:
     }  # fmt: skip
     of_inner = [found["inner"][name] for name in ("string", "at", "inner")]
     assert of_inner == ["x", datetime(2026, 11, 28, tzinfo=UTC), None]
+
+
+PARTS = {"n": 1, "tags": ["a", None]}
+DECLARED = {"id": "int", "parts": "struct<n:int,tags:array<string>>"}
+
+
+@pytest.mark.parametrize("sent", [json.dumps(PARTS), PARTS], ids=["text", "object"])
+@pytest.mark.parametrize(
+    ("read", "event"),
+    [
+        (Canal, lambda row: canal(row, mysqlType={"id": "int", "parts": "json"})),
+        (Canal, lambda row: canal(row, mysqlType={"id": "int", "parts": "text"})),
+        (Canal, canal),
+        (Debezium, lambda row: debezium("c", row)),
+        (Maxwell, lambda row: maxwell(data=row)),
+    ],
+)
+def test_a_column_of_change_events_has_parts_where_it_is_declared(read: Any, event: Any, sent: Any) -> None:
+    (row,) = read(wanted(kinds=DECLARED))(json.dumps(event({"id": 1, "parts": sent})).encode())
+    assert values(row, {"parts": DECLARED["parts"]}) == {"parts": PARTS}
 
 
 NUMBER = "integer"
