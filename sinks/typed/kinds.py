@@ -109,13 +109,6 @@ def normal_kind(kind: str) -> str:
     return kind
 
 
-def is_kind(kind: str) -> bool:
-    try:
-        return bool(arrow_type(kind))
-    except ConfigurationError:
-        return False
-
-
 def _quoted(name: str) -> str:
     return name if _BARE.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
@@ -217,21 +210,16 @@ class _Parser:
                 return
 
 
-def with_scalars(kind: str, change: Callable[[str], str]) -> str:
-    """The kind with each scalar in it changed."""
-    match parts_of(kind):
-        case Struct(fields):
-            return kind_of_parts(Struct(tuple((name, with_scalars(one, change)) for name, one in fields)))
-        case Array(item):
-            return kind_of_parts(Array(with_scalars(item, change)))
-        case Map(value):
-            return kind_of_parts(Map(with_scalars(value, change)))
-    return change(kind)
-
-
 def roomy_kind(kind: str) -> str:
     """The kind of a column that is found: a later schema may have longer integers."""
-    return with_scalars(kind, lambda one: "bigint" if one == "int" else one)
+    match parts_of(kind):
+        case Struct(fields):
+            return kind_of_parts(Struct(tuple((name, roomy_kind(one)) for name, one in fields)))
+        case Array(item):
+            return kind_of_parts(Array(roomy_kind(item)))
+        case Map(value):
+            return kind_of_parts(Map(roomy_kind(value)))
+    return "bigint" if kind == "int" else kind
 
 
 def kind_of_schema(type_: T, opened: Callable[[T], Opened[T]]) -> str:
@@ -285,7 +273,11 @@ def grown_kind(one: str, other: str) -> str:
     SQL cannot read both. A scalar stays what it is.
     """
     kind = _grown(one, other)
-    return kind if is_kind(kind) else one
+    try:
+        arrow_type(kind)
+    except ConfigurationError:
+        return one
+    return kind
 
 
 def _grown(one: str, other: str) -> str:
