@@ -270,7 +270,11 @@ SCHEMA_CHANGES = TableSpec(
             _field("number", pa.int32(), "its changes in order, from 1; anew after it was dropped"),
             _field("changed_at", TIMESTAMP, "when, by the driver's clock"),
             _field("column", pa.string(), "which column"),
-            _field("change", pa.string(), "added; widened, each value as it was"),
+            _field(
+                "change",
+                pa.string(),
+                "added; widened, each value as it was; grown, by parts that are null in older rows",
+            ),
             _field("was", pa.string(), "type before; null of a column that is new"),
             _field("type", pa.string(), "type since"),
             LOG_ID,

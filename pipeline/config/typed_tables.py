@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -23,9 +23,11 @@ from pydantic import (
 )
 
 from sinks.tables import TABLES
-from sinks.typed.columns import PLACE, REST, VALID_TO, arrow_type, column_name, is_name
+from sinks.typed.columns import PLACE, REST, VALID_TO, column_name
 from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.formats.json_fields import UNKNOWN
+from sinks.typed.hidden import Hidden, cuts
+from sinks.typed.kinds import arrow_type, is_name, is_nested, normal_kind
 from sinks.typed.patterns import check_topic
 from sinks.typed.readers import kinds
 from sinks.typed.source_tables import KEY, KINDS, SourceTable, exactly
@@ -44,6 +46,7 @@ _ORDERS: Final = {"canal": "log", "debezium": "source", "maxwell": "log"}
 """What decides which of two changes is the later one: only Debezium's events always say where they stand."""
 _URLS: Final = ("http://", "https://")
 _REGISTRY: Final = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(/[A-Za-z0-9._~/-]*)?")
+_NO_PART: Final = "there is no such part, or it is one of a map whose values are no texts"
 _SEPARATOR: Final = re.compile(r'[^"\r\n]')
 
 
@@ -103,6 +106,11 @@ class TypedTableConfig(BaseModel):
         description='fields and their types; "infer" makes columns of what the messages have; of Avro and protobuf the '
         "path of a schema file (.avsc, a descriptor set), or the URL of a schema registry; of debezium that, too",
     )
+    nested: bool = Field(
+        False,
+        description="of a schema file or a registry: objects, lists and maps become struct, array and map instead of "
+        "JSON text",
+    )
     message: str | None = Field(None, description="of protobuf with a descriptor set: which message the bodies are")
     separator: str | None = Field(None, description="of CSV: what is between fields; by default a comma")
     registry_username: Secret | None = Field(None, description="for the registry: env:NAME or file:PATH")
@@ -154,6 +162,11 @@ class TypedTableConfig(BaseModel):
                 hint="Name their places in registry_username and registry_password.",
             )
         return given
+
+    @field_validator("schema_")
+    @classmethod
+    def _in_normal_words(cls, given: dict[str, str] | str) -> dict[str, str] | str:
+        return given if isinstance(given, str) else {name: normal_kind(kind) for name, kind in given.items()}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -222,8 +235,10 @@ class TypedTableConfig(BaseModel):
             raise ValueError('no schema with format = "text", which has one column, text')
         if self.format == "json" and fields is None and not (is_found or self._has_registry):
             raise ValueError('schema = "infer", a table of fields, or a registry\'s URL, with format = "json"')
-        if self.format == "csv" and (fields is None or "json" in fields.values()):
-            raise ValueError('schema with format = "csv": a table of all fields in their order, none of type json')
+        if self.format == "csv" and (fields is None or any(one == "json" or is_nested(one) for one in fields.values())):
+            raise ValueError(
+                'schema with format = "csv": a table of all fields in their order, none of type json or nested'
+            )
         if self.format in _SCHEMATIC and (fields is not None or is_found):
             raise ValueError(f'schema with format = "{self.format}": the path of a schema file, or a registry\'s URL')
         if (self.message is not None) != (self.format == "protobuf" and not self._has_registry):
@@ -272,12 +287,12 @@ class TypedTableConfig(BaseModel):
         return isinstance(self.schema_, str) and self.schema_.startswith(_URLS)
 
     def _check_fields(self) -> None:
+        if self.nested and self.format not in (*_SCHEMATIC, *(["json"] if self._has_registry else [])):
+            raise ValueError("nested with a schema file or a registry, of avro, protobuf or json")
         names = [*self.rename.values(), *(self.schema_ if isinstance(self.schema_, dict) else ())]
         nameless = [one for one in names if not is_name(self.rename.get(one, one))]
         if nameless:
             raise ValueError(f"a column cannot be called {nameless[0]!r}: rename it")
-        for kind in self.schema_.values() if isinstance(self.schema_, dict) else ():
-            arrow_type(kind)
         self._check_computed()
         declared = ("text",) if self.format == "text" else self.schema_ if isinstance(self.schema_, dict) else ()
         twice = _taken(self._column_names(declared))
@@ -286,9 +301,24 @@ class TypedTableConfig(BaseModel):
         hidden = [one for one in self.key if one in self.drop or self.mask.get(one) == "null"]
         if hidden:
             raise ValueError(f"{hidden[0]} is a key, and cannot be left out")
-        missing = [one for one in self.key if isinstance(self.schema_, dict) and one not in self.schema_]
+        if isinstance(self.schema_, dict):
+            self._check_declared(self.schema_)
+
+    def _check_declared(self, kinds: Mapping[str, str]) -> None:
+        missing = [one for one in self.key if one not in kinds]
         if missing:
             raise ValueError(f"{missing[0]} is a key, and needs a type in schema")
+        nested = [one for one in self.key if is_nested(kinds[one])]
+        if nested:
+            raise ValueError(f"{nested[0]} is a key, which has no struct, array or map as its type")
+        said = [one for one in kinds if is_nested(kinds[one])]
+        lost = [one for one in self._hidden.unknown(kinds) if any(one.startswith(f"{head}.") for head in said)]
+        if lost:
+            raise ValueError(f"{lost[0]} cannot be hidden: {_NO_PART}")
+
+    @property
+    def _hidden(self) -> Hidden:
+        return Hidden(dict(self.mask), self.drop)
 
     def _column_names(self, fields: Iterable[str]) -> list[str]:
         return [*(column_name(one, self.rename) or one for one in fields if one not in self.drop), *self.compute]
@@ -299,7 +329,7 @@ class TypedTableConfig(BaseModel):
             raise ValueError("compute with a declared schema: inferred columns may be missing, or change")
         for name, one in self.compute.items():
             arrow_type(one.type)
-            if one.type in ("json", "timestamp_ms"):
+            if one.type in ("json", "timestamp_ms") or is_nested(one.type):
                 raise ValueError(f"{name} is computed: string or timestamp, and not {one.type}")
             if self.mode == "history" and VALID_TO.name in one.sql:
                 raise ValueError(f"{name} is computed when a row comes: {VALID_TO.name} is known only later")
@@ -354,12 +384,17 @@ class TypedTableConfig(BaseModel):
             keeps_deleted=self.keep_deleted,
             renamed=self.rename,
             masks=dict(self.mask),
-            # a hidden field that another schema encodes differently must not turn up among the unknown fields
-            dropped=(*self.drop, UNKNOWN) if self.format == "protobuf" and (self.mask or self.drop) else self.drop,
+            dropped=(*self.drop, *self._unknown()),
             computed={name: (one.type, one.sql) for name, one in self.compute.items()},
             max_columns=self.max_columns,
             stops_at_unfit=self.on_bad == "stop",
         )
+
+    def _unknown(self) -> Iterator[str]:
+        """A hidden field that another schema encodes differently must not turn up among the unknown fields."""
+        if self.format == "protobuf" and (self.mask or self.drop):
+            yield UNKNOWN
+            yield from {f"{head}.{UNKNOWN}": None for path in (*self.mask, *self.drop) for head, _ in cuts(path)}
 
     def _of_found(self) -> Definition:
         is_kafka = self.from_[0].startswith(_KAFKA)
@@ -392,7 +427,10 @@ class TypedTableConfig(BaseModel):
             text = json.dumps(self.schema_)
         elif self.format in _SCHEMATIC and not registry:
             text = _file_text(str(self.schema_), self.format)
-        return Reading(format=self.format, schema_text=text, message=self.message, separator=self.separator, **registry)
+        return Reading(
+            format=self.format, schema_text=text, message=self.message, separator=self.separator, nested=self.nested,
+            **registry,
+        )  # fmt: skip
 
     def _of_file(self, reading: Reading) -> dict[str, str]:
         """The fields of a schema file with their kinds. Raises ConfigurationError if the table's keys do not fit."""
@@ -403,7 +441,10 @@ class TypedTableConfig(BaseModel):
             raise ConfigurationError(
                 f"{where}: {error.problem}", expected=error.expected, found=error.found, hint=error.hint
             ) from error
-        wanted = {*self.key, *self.rename, *self.mask, *self.drop} - {*found, UNKNOWN}
+        nested_key = [one for one in self.key if is_nested(found.get(one, ""))]
+        if nested_key:
+            raise ConfigurationError(f"{where}: a key has no parts", expected="a scalar field", found=nested_key[0])
+        wanted = ({*self.key, *self.rename} - {*found}) | {*self._hidden.unknown(found)} - {UNKNOWN}
         if wanted:
             raise ConfigurationError(
                 f"{where}: there is no such field",

@@ -1,8 +1,8 @@
 """The columns of a typed table: their kinds, and how they are found. Pure.
 
 A table begins with the columns that all typed tables have (`PLACE`), followed by those of its fields, in the order in
-which they were found or declared, and by `REST`. There are few kinds, which every engine reads; a list or an object
-inside a body is kept as JSON text.
+which they were found or declared, and by `REST`. There are few scalar kinds, which every engine reads; a list or an
+object inside a body is JSON text, or a column with parts (`sinks/typed/kinds.py`).
 
     kind             column      what a JSON body gives it
     boolean          boolean     true, false
@@ -25,15 +25,14 @@ decimals become decimals that hold what the source has now.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from sinks.tables import LOG_ID, TableSpec
-from sources.errors import ConfigurationError
+from sinks.typed.kinds import arrow_type, is_name, is_nested, joined_kind, leaves
 from sources.records import TIMESTAMP
 
 FOLDER: Final = "tables"
@@ -54,24 +53,6 @@ REST: Final = pa.field(
     "_rest", pa.string(), metadata={"comment": "JSON text of the fields that have no column; null without any"}
 )
 
-_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
-_PLAIN: Final[dict[str, pa.DataType]] = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "timestamp": TIMESTAMP,
-    "timestamp_ms": TIMESTAMP,
-    "date": pa.date32(),
-    "json": pa.string(),
-}
-KINDS: Final = (*_PLAIN, "decimal(p,s)")
-MOST_DIGITS: Final = 38
-MOST_CHARACTERS: Final = 255
-"""How long a column's name may be. Each name is in the schema, which every commit of new columns repeats."""
-# Delta takes none of these in a name without column mapping, which delta-rs and Polars do not read.
-_NO_NAME: Final = re.compile(r"[ ,;{}()\n\t=]|^$")
 # The kinds of columns with statistics in the Delta log, by which queries skip files; at most 32 columns, as in Delta.
 _SKIPPED_BY: Final = ("int", "bigint", "string", "timestamp", "timestamp_ms", "double")
 _MOST_STATISTICS: Final = 32
@@ -110,20 +91,6 @@ OF_CHANGES: Final = (DELETED, DELETED_AT, SOURCE_ORDER, VALID_FROM, VALID_TO)
 _OURS: Final = {one.name for one in (*OF_CHANGES, *PLACE)}
 
 
-def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of a kind. Raises ConfigurationError if there is no such kind."""
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    found = _DECIMAL.fullmatch(kind)
-    if found is not None and 0 <= int(found[2]) <= int(found[1]) <= MOST_DIGITS and int(found[1]):
-        return pa.decimal128(int(found[1]), int(found[2]))
-    raise ConfigurationError("a column has no such type", expected=f"one of {', '.join(KINDS)}", found=kind)
-
-
-def is_name(text: str) -> bool:
-    return len(text) <= MOST_CHARACTERS and _NO_NAME.search(text) is None
-
-
 def table_spec(table: str, columns: Sequence[Column]) -> TableSpec:
     """The spec of the typed table `table` with `columns`, in its folder of the warehouse."""
     statistics = [one.name for one in columns if one.kind in _SKIPPED_BY]
@@ -135,8 +102,14 @@ def table_spec(table: str, columns: Sequence[Column]) -> TableSpec:
         append_only=False,
         folder=f"{FOLDER}/{table}",
         growing=tuple(one.name for one in columns),
-        dictionaries=("log_id", *(one.name for one in columns if one.kind in _WITH_DICTIONARY)),
+        dictionaries=("log_id", *(f"{one.name}{leaf}" for one in columns for leaf in _repeated(one))),
     )
+
+
+def _repeated(one: Column) -> Iterator[str]:
+    """Where values of a column repeat, from its name on."""
+    found = [("", one.kind)] if one.mask is not None else leaves(one.kind)
+    return (leaf for leaf, kind in found if kind in _WITH_DICTIONARY)
 
 
 def columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
@@ -221,7 +194,7 @@ class ColumnChange:
     """A change of a column, and the message that caused it."""
 
     column: str
-    change: str  # added, widened
+    change: str  # added, widened, grown
     was: str | None
     kind: str
     log_id: str
@@ -269,13 +242,14 @@ def column_name(field: str, renamed: Mapping[str, str]) -> str | None:
 def widened(
     columns: Sequence[Column], kinds: Mapping[str, tuple[str, MessagePlace]]
 ) -> tuple[tuple[Column, ...], tuple[ColumnChange, ...]]:
-    """`columns` with those in `kinds` widened, and the changes.
+    """`columns` with those in `kinds` widened, or grown if they have parts, and the changes.
 
-    `kinds` has, by column, what it becomes, and the place of the first message that needs it.
+    `kinds` has, by column, what it becomes, and the place of the first message that needs it. Growth rewrites no file.
     """
     changes = tuple(
         ColumnChange(
-            column=one.name, change="widened", was=one.kind, kind=kinds[one.name][0],
+            column=one.name, change="grown" if is_nested(one.kind) else "widened",
+            was=one.kind, kind=kinds[one.name][0],
             log_id=kinds[one.name][1].log_id, offset=kinds[one.name][1].offset,
         )
         for one in columns
@@ -283,31 +257,6 @@ def widened(
     )  # fmt: skip
     found = (Column(one.name, one.field, kinds[one.name][0], one.mask) if one.name in kinds else one for one in columns)
     return tuple(found), changes
-
-
-def joined_kind(one: str, other: str) -> str | None:
-    """The kind that holds every value of both, of integers and decimals; None if none does, or one is of others."""
-    digits = [_digits(kind) for kind in (one, other)]
-    if None in digits or one == other:
-        return one if one == other else None
-    (before, behind), (other_before, other_behind) = (of for of in digits if of is not None)
-    if not _is_decimal(one) and not _is_decimal(other):
-        return "bigint"
-    scale = max(behind, other_behind)
-    precision = max(before, other_before) + scale
-    return f"decimal({precision},{scale})" if precision <= MOST_DIGITS else None
-
-
-def _is_decimal(kind: str) -> bool:
-    return kind.startswith("decimal")
-
-
-def _digits(kind: str) -> tuple[int, int] | None:
-    """How many digits a number of this kind has before its point and behind it; None if it is not exact."""
-    found = _DECIMAL.fullmatch(kind)
-    if found is None:
-        return {"int": (10, 0), "bigint": (19, 0)}.get(kind)
-    return int(found[1]) - int(found[2]), int(found[2])
 
 
 def said_wider(

@@ -20,6 +20,8 @@ from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sinks.typed.columns import DELETED, DELETED_AT, SOURCE_ORDER, VALID_FROM, VALID_TO, Column, column_name
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import Fields, Reader, not_too_deep
+from sinks.typed.hidden import Hidden
+from sinks.typed.kinds import JSON, is_nested, roomy_kind
 from sinks.typed.patterns import is_meant
 from sources.access.security import Secret
 from sources.offsets import LogId
@@ -36,7 +38,8 @@ class Reading:
     Of change events (`CHANGES`) it reads those of `database` and `table`, names or patterns, for rows by `row_key`; see
     `WantedRows` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds. If it `finds_tables`, a
     row is not what has changed, but the table that it is of (`sinks/typed/source_tables.py`). Where another definition
-    does so for the same messages, those in which the name `mentioned` does not occur need not be read.
+    does so for the same messages, those in which the name `mentioned` does not occur need not be read. If `nested`,
+    objects and lists of a schema become columns with parts.
     """
 
     format: str = "json"
@@ -54,6 +57,7 @@ class Reading:
     needs_order: bool = False
     finds_tables: bool = False
     mentioned: str = ""
+    nested: bool = False
 
 
 CHANGES: Final = ("canal", "debezium", "maxwell")
@@ -135,7 +139,7 @@ class Definition:
         if self.reading.format == "text":
             return (Column("text", "", "string", self.masks.get("text")), *computed)
         named = (
-            Column(column_name(name, self.renamed) or name, name, kind, self.masks.get(name))
+            Column(column_name(name, self.renamed) or name, name, self.hidden.kind(name, kind), self.masks.get(name))
             for name, kind in (self.schema or {}).items()
             if name not in self.dropped
         )
@@ -144,6 +148,16 @@ class Definition:
         deletes = (DELETED_AT if self.keeps_deleted else DELETED,) if has_deletes else ()
         history = (VALID_FROM, VALID_TO) if self.keeps_history else ()
         return (*deletes, *history, *([SOURCE_ORDER] if self.reading.needs_order else ()), *named, *computed)
+
+    @property
+    def hidden(self) -> Hidden:
+        return Hidden(self.masks, self.dropped)
+
+    def found_kind(self, field: str, kind: str) -> str:
+        """The kind of the column of a field whose value, or schema, says `kind`. A key has no parts."""
+        if not is_nested(kind):
+            return roomy_kind(kind)
+        return JSON if field in self.key else self.hidden.kind(field, roomy_kind(kind))
 
     @property
     def passes_tombstones(self) -> bool:

@@ -15,7 +15,7 @@ from sinks.typed.definition import Reading
 from sinks.typed.formats.changes import Change, WantedRows
 from sinks.typed.formats.connect import of_json_schema
 from sinks.typed.formats.csv_record import csv_reader
-from sinks.typed.formats.json_fields import AnyReader, Reader, fields_of, text_of
+from sinks.typed.formats.json_fields import AnyReader, DescribedFields, Fields, Reader, fields_of, text_of
 from sinks.typed.registry import MAGIC, Registered, SchemaRegistry, framed
 from sinks.typed.source_tables import OneOfMany, TableNames
 from sinks.typed.source_tables import Reader as ChangesReader
@@ -51,11 +51,11 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
     if how.format == "avro":
         from sinks.typed.formats.avro import Avro
 
-        schema = Avro(how.schema_text or "")
+        schema = Avro(how.schema_text or "", nested=how.nested)
         return schema.body_fields, schema.kinds
     from sinks.typed.formats.protobuf import of_descriptor_set
 
-    message = of_descriptor_set(how.schema_text or "", how.message or "")
+    message = of_descriptor_set(how.schema_text or "", how.message or "", nested=how.nested)
     return message.fields, message.kinds
 
 
@@ -111,14 +111,24 @@ def of_debezium(wanted: WantedRows, registered: Callable[[int], Registered] | No
 def _of_registry(how: Reading) -> Reader:
     registry = _registry(how)
     if how.format == "json":
-        return framed(registry.schema, {"JSON": lambda _: fields_of})
+        return framed(registry.schema, {"JSON": _of_json_schema if how.nested else lambda _: fields_of})
     if how.format == "avro":
         from sinks.typed.formats.avro import Avro
 
-        return framed(registry.schema, {"AVRO": lambda one: Avro(one.text, [text for _, text in one.others]).fields})
+        def of_avro(one: Registered) -> Callable[[bytes], Fields]:
+            return Avro(one.text, [text for _, text in one.others], nested=how.nested).fields
+
+        return framed(registry.schema, {"AVRO": of_avro})
     from sinks.typed.formats.protobuf import of_registered
 
-    return framed(registry.serialized, {"PROTOBUF": lambda one: of_registered(one.text, one.others)})
+    return framed(registry.serialized, {"PROTOBUF": lambda one: of_registered(one.text, one.others, nested=how.nested)})
+
+
+def _of_json_schema(one: Registered) -> Reader:
+    from sinks.typed.formats.json_schema import nested_kinds
+
+    kinds = nested_kinds(one.text)
+    return lambda body: DescribedFields(fields_of(body), kinds)
 
 
 def _registry(how: Reading) -> SchemaRegistry:

@@ -124,6 +124,17 @@ def table(**more: Any) -> TypedTableConfig:
         ({"format": "csv"}, "a table of all fields"),
         ({"format": "csv", "schema": "orders.avsc"}, "a table of all fields"),
         ({"format": "csv", "schema": {"a": "json"}}, "none of type json"),
+        ({"format": "csv", "schema": {"a": "array<int>"}}, "none of type json or nested"),
+        ({"schema": {"a": "array<int"}}, "a column has no such type; expected >, at character 10, found array<int"),
+        ({"schema": {"n": "int"}, "compute": {"d": {"type": "array<int>", "sql": "n"}}}, "string or timestamp"),
+        ({"schema": {"a": "struct<b:int>"}, "mode": "upsert", "key": ["a"]}, "a is a key, which has no struct"),
+        ({"schema": {"a": "struct<b:int>"}, "mask": {"a.c": "hash"}}, "a.c cannot be hidden: there is no such part"),
+        (
+            {"schema": {"a": "map<string,int>"}, "mask": {"a.c": "hash"}},
+            "or it is one of a map whose values are no texts",
+        ),
+        ({"nested": True}, "nested with a schema file or a registry"),
+        ({"nested": True, "schema": {"a": "int"}}, "nested with a schema file or a registry"),
         ({"format": "avro"}, "the path of a schema file"),
         ({"format": "protobuf", "schema": {"a": "int"}, "message": "A"}, "the path of a schema file"),
         ({"format": "protobuf", "schema": "orders.binpb"}, "message with"),
@@ -175,6 +186,34 @@ def test_change_events_have_columns_of_their_own() -> None:
     source = SourceTable("shop", "orders", "", ("orders",), ("id",))
     for of_one in (table(**{**CHANGES, **history}), table(**{**MANY, **history}).of(source)):
         assert [column.name for column in of_one.definition().declared()] == ["_deleted", "_valid_from", "_valid_to"]
+
+
+def test_types_with_parts_are_written_in_one_way() -> None:
+    """In any other way they would be another definition. A part that is hidden is text, or gone."""
+    how = {"mask": {"a.card": "hash", "a.b.c": "null"}, "drop": ["a.note", "free.any"]}
+    made = [
+        table(schema={"a": one, "free": "json", "n": "decimal(5, 2)"}, **how).definition()
+        for one in (
+            "array<struct<card:bigint,note:string,b:struct<c:int>>>",
+            "ARRAY<STRUCT<card: BIGINT, note: STRING, b STRUCT<c: INT>>>",
+        )
+    ]
+    assert made[0].fingerprint == made[1].fingerprint
+    assert [one.kind for one in made[0].declared()] == [
+        "array<struct<card:string,b:struct<c:string>>>", "json", "decimal(5, 2)"
+    ]  # fmt: skip
+
+
+def test_a_schema_file_gives_parts_if_asked(tmp_path: Path) -> None:
+    tags = {"name": "tags", "type": {"type": "map", "values": "string"}}
+    schema = avsc(tmp_path, fields=[tags, {"name": "id", "type": "string"}])
+    assert table(format="avro", schema=schema).definition().schema == {"tags": "json", "id": "string"}
+    nested = table(format="avro", schema=schema, nested=True, mask={"tags.secret": "hash"})
+    assert nested.definition().schema == {"tags": "map<string,string>", "id": "string"}
+    with pytest.raises(ConfigurationError, match=re.escape("expected some of tags, id, found id.secret")):
+        table(format="avro", schema=schema, nested=True, mask={"id.secret": "hash"}).definition()
+    with pytest.raises(ConfigurationError, match="a key has no parts"):
+        table(format="avro", schema=schema, nested=True, mode="upsert", key=["tags"]).definition()
 
 
 def avsc(folder: Path, **more: Any) -> str:

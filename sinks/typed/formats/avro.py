@@ -17,7 +17,8 @@ latter.
     decimal                                   decimal(p,s)          a string; beyond 38 digits so is the column, and
                                                                     beyond 4,300 it is the bytes that it is stored as
     uuid                                      string
-    record, array, map, union of several      json
+    record, array, map                        json, or a kind with parts if the table wants them
+    union of several                          json
     null or one of these                      that one's
 
 fastavro parses the schema, but does not read bodies: it takes branch -1 of a union, or symbol -1 of an enum, for the
@@ -36,9 +37,9 @@ from typing import Any, Final, TypeAlias
 
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, parse_schema, to_parsing_canonical_form
 
-from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.binary import day, described, instant, long_at, number, text_of_bytes
 from sinks.typed.formats.json_fields import DescribedFields, NoObject, given
+from sinks.typed.kinds import JSON, MOST_DIGITS, Array, Map, Opened, Struct, kind_of_schema
 from sources.errors import ConfigurationError
 
 Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
@@ -57,9 +58,10 @@ _MOST_DECIMAL_BYTES: Final = 1_785
 class Avro:
     """A reader of bodies of one schema; `kinds` are those of its fields."""
 
-    def __init__(self, schema: str, others: Sequence[str] = ()) -> None:
+    def __init__(self, schema: str, others: Sequence[str] = (), *, nested: bool = False) -> None:
         """Parse the schema's JSON; `others` are schemas whose names it uses, each after those that it uses itself.
 
+        If `nested`, records, arrays and maps have kinds with parts.
         Raises ConfigurationError.
         """
         self.named: dict[str, Any] = {}
@@ -74,7 +76,7 @@ class Avro:
         if not isinstance(parsed, dict) or parsed["type"] not in ("record", "error"):
             raise ConfigurationError("an Avro schema of something without fields", expected="a record", found=schema)
         self.schema: Mapping[str, Any] = parsed
-        self.kinds: Mapping[str, str] = {one["name"]: self._kind(one["type"]) for one in parsed["fields"]}
+        self.kinds: Mapping[str, str] = {one["name"]: self._kind(one["type"], nested) for one in parsed["fields"]}
         self._record = self._reader(parsed)
 
     def fields(self, data: bytes) -> DescribedFields:
@@ -114,17 +116,32 @@ class Avro:
     def primitive(name: str) -> Read:
         return _PRIMITIVES[name][1]
 
-    def _kind(self, schema: Any) -> str:
+    def _kind(self, schema: Any, nested: bool) -> str:
+        if nested:
+            return kind_of_schema(schema, self._opened)
+        found = self._opened(schema)
+        return found if isinstance(found, str) else JSON
+
+    def _opened(self, schema: Any) -> Opened[Any]:
         schema = self.named.get(schema, schema) if isinstance(schema, str) else schema
         if isinstance(schema, list):
             others = [one for one in schema if one != "null"]
-            return self._kind(others[0]) if len(others) == 1 else "json"
+            return self._opened(others[0]) if len(others) == 1 else JSON
         if isinstance(schema, str):
             return _PRIMITIVES[schema][0]
         if (logical := self.logical(schema)) is not None:
             return logical[0]
-        name = schema["type"]
-        return "string" if name in ("enum", "fixed") else _PRIMITIVES[name][0] if name in _PRIMITIVES else "json"
+        match schema["type"]:
+            case "enum" | "fixed":
+                return "string"
+            case "record" | "error":
+                return schema["name"], Struct(tuple((one["name"], one["type"]) for one in schema["fields"]))
+            case "array":
+                return object(), Array(schema["items"])
+            case "map":
+                return object(), Map(schema["values"])
+            case name:
+                return _PRIMITIVES[name][0] if isinstance(name, str) and name in _PRIMITIVES else JSON
 
     def _reader(self, schema: Any) -> Read:
         if isinstance(schema, list):

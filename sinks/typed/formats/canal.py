@@ -35,9 +35,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.changes import Change, Convert, WantedRows, as_kind, bits, placed, quoted
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep, string_of
+from sinks.typed.kinds import MOST_DIGITS, is_nested
 
 NOT_CANAL: Final = "not_canal"
 PACKET: Final = (b"\x08", b"\x10", b"\x18")
@@ -156,7 +156,9 @@ def _columns(mysql_types: bytes, wanted: WantedRows) -> _Columns:
     except msgspec.ValidationError as error:
         raise NoObject(NOT_CANAL, f"mysqlType: {error}") from None
     said = {name: _of_type(one, wanted.time_zone) for name, one in types.items()}
-    declared = {name: as_kind(kind, wanted.time_zone) for name, kind in wanted.kinds if name not in said}
+    declared = {
+        name: as_kind(kind, wanted.time_zone) for name, kind in wanted.kinds if name not in said or is_nested(kind)
+    }
     converts = {**{name: convert for name, (_, convert) in said.items()}, **declared}
     return (
         {name: kind for name, (kind, _) in said.items()},

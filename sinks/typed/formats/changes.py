@@ -23,6 +23,7 @@ import msgspec
 
 from sinks.typed.formats.json_fields import DescribedFields, Fields, NoObject, not_too_deep, string_of
 from sinks.typed.formats.scalars import is_number
+from sinks.typed.kinds import is_nested
 from sinks.typed.patterns import is_meant
 
 _NO_POSITION: Final = "no_position"
@@ -126,7 +127,7 @@ def as_kind(kind: str, time_zone: str = _UTC) -> Convert | None:
         return _number
     if kind == "timestamp":
         return partial(_instant, time_zone)
-    return {"boolean": _boolean, "json": _json}.get(kind)
+    return as_json if is_nested(kind) else {"boolean": _boolean, "json": as_json}.get(kind)
 
 
 def _number(raw: msgspec.Raw) -> msgspec.Raw:
@@ -138,7 +139,8 @@ def _boolean(raw: msgspec.Raw) -> msgspec.Raw:
     return _BOOLEANS.get(bytes(raw).strip(b'"'), raw)
 
 
-def _json(raw: msgspec.Raw) -> msgspec.Raw:
+def as_json(raw: msgspec.Raw) -> msgspec.Raw:
+    """The JSON that a text has."""
     text = (string_of(bytes(raw)) or "").encode()
     try:
         return msgspec.Raw(bytes(_RAW.decode(not_too_deep(text))))

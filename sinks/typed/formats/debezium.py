@@ -33,16 +33,28 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.binary import day, instant
-from sinks.typed.formats.changes import Change, Convert, WantedRows, as_kind, bits, clock, file_number, placed, quoted
+from sinks.typed.formats.changes import (
+    Change,
+    Convert,
+    WantedRows,
+    as_json,
+    as_kind,
+    bits,
+    clock,
+    file_number,
+    placed,
+    quoted,
+)
 from sinks.typed.formats.connect import Columns, ConnectColumn, of_json
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, fields_of, given, not_too_deep
 from sinks.typed.formats.scalars import long_of
+from sinks.typed.kinds import MOST_DIGITS, is_nested
 
 _MOST_SCALE: Final = 20_000
 """PostgreSQL's numbers have 16,383 digits behind the point at most."""
@@ -104,7 +116,8 @@ class Debezium:
 
     def __init__(self, wanted: WantedRows) -> None:
         self._wanted = wanted
-        self._dates = [name for name, kind in wanted.kinds if kind == "date"]
+        self._dates = [(name, _date) for name, kind in wanted.kinds if kind == "date"]
+        self._nested = [(name, as_json) for name, kind in wanted.kinds if is_nested(kind)]
 
     def __call__(self, body: bytes | None) -> list[Change]:
         """The rows of an event; none if it has none, or is of another table. Raises NoObject."""
@@ -169,8 +182,8 @@ class Debezium:
         deletes: bool,
         unfit: Mapping[str, tuple[str, str]] | None = None,
     ) -> Change:
-        kinds, converted = columns() if columns is not None else ({}, [(name, _date) for name in self._dates])
-        for name, convert in converted:
+        kinds, converted = columns() if columns is not None else ({}, self._dates)
+        for name, convert in chain(converted, self._nested):
             raw = row.get(name)
             if raw is not None and bytes(raw) != b"null":
                 row[name] = _converted(convert, raw)

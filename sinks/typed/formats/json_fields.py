@@ -168,12 +168,13 @@ def _depth(text: bytes) -> int:
 
 def rest_of(left: Fields) -> str | None:
     """The fields that have no column, as one JSON object; None if there are none. A null counts as a missing field."""
-    said = [f"{_text(name)}:{text.decode()}" for name, raw in left.items() if (text := bytes(raw)) != b"null"]
-    return "{" + ",".join(said) + "}" if said else None
+    said = {name: raw for name, raw in left.items() if bytes(raw) != b"null"}
+    return bytes(json_of(said)).decode() if said else None
 
 
-def _text(name: str) -> str:
-    return msgspec.json.encode(name).decode()
+def json_of(fields: Fields) -> msgspec.Raw:
+    """The object with these fields."""
+    return msgspec.Raw(b"{%b}" % b",".join(b"%b:%b" % (msgspec.json.encode(name), raw) for name, raw in fields.items()))
 
 
 def kind_of(raw: msgspec.Raw) -> str | None:

@@ -18,6 +18,7 @@ import msgspec
 
 from sinks.typed.formats.changes import Change, WantedRows, as_kind, file_number, placed
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep
+from sinks.typed.kinds import is_nested
 
 _NOT_MAXWELL: Final = "not_maxwell"
 _BOOTSTRAP: Final = "bootstrap-insert"
@@ -52,7 +53,8 @@ class Maxwell:
 
     def __init__(self, wanted: WantedRows) -> None:
         self._wanted = wanted
-        converts = ((name, as_kind(kind)) for name, kind in wanted.kinds if kind in ("timestamp", "boolean"))
+        of_texts = ((name, kind) for name, kind in wanted.kinds if kind in ("timestamp", "boolean") or is_nested(kind))
+        converts = ((name, as_kind(kind)) for name, kind in of_texts)
         self._converted = [(name, convert) for name, convert in converts if convert is not None]
 
     def __call__(self, body: bytes | None) -> list[Change]:

@@ -10,7 +10,8 @@
     enum                                    string               its name; a number without a name is a misfit
     google.protobuf.Timestamp               timestamp            microseconds; nanoseconds are cut off
     google.protobuf.…Value (wrappers)       that of its value
-    message, group, repeated, map           json                 Struct, Value, ListValue as the JSON that they are
+    message, group, repeated, map           json, or a kind with parts if the table wants them
+    Struct, Value, ListValue                json                 the JSON that they are
 
 Fields are named as in the .proto, an extension `[its full name]`. A field with presence (message, optional, oneof) is
 missing if it is not set; any other has its default. Fields that the type does not know are in `UNKNOWN`, a name that no
@@ -44,6 +45,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from sinks.typed.formats.binary import described, instant, long_at, number, text_of_bytes
 from sinks.typed.formats.json_fields import UNKNOWN, DescribedFields, NoObject, given
+from sinks.typed.kinds import JSON, Array, Map, Opened, Struct, kind_of_schema
 from sources.errors import ConfigurationError
 
 _GOOGLES: Final = {
@@ -79,9 +81,10 @@ _KINDS: Final = {
 class Protobuf:
     """A reader of messages of one type; `kinds` are those of its fields."""
 
-    def __init__(self, type_: Descriptor) -> None:
+    def __init__(self, type_: Descriptor, *, nested: bool = False) -> None:
+        """If `nested`, messages, repeated fields and maps have kinds with parts."""
         self._class = GetMessageClass(type_)
-        self.kinds: Mapping[str, str] = {one.name: _kind(one) for one in type_.fields}
+        self.kinds: Mapping[str, str] = {one.name: _kind(one, nested) for one in type_.fields}
 
     def fields(self, body: bytes | None) -> DescribedFields:
         """The fields of a message. Raises NoObject."""
@@ -97,7 +100,7 @@ class Protobuf:
         return described(value, self.kinds)
 
 
-def of_descriptor_set(data: str, message: str) -> Protobuf:
+def of_descriptor_set(data: str, message: str, *, nested: bool = False) -> Protobuf:
     """The reader of the type `message` in a descriptor set, in base64. Raises ConfigurationError."""
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(data, validate=True)).file
@@ -105,7 +108,7 @@ def of_descriptor_set(data: str, message: str) -> Protobuf:
         raise ConfigurationError("not a descriptor set", expected="what protoc -o writes", found=error) from error
     pool = _pool(files)
     try:
-        return Protobuf(pool.FindMessageTypeByName(message))
+        return Protobuf(pool.FindMessageTypeByName(message), nested=nested)
     except KeyError:
         listed = ", ".join(f"{one.package}.{type_.name}".lstrip(".") for one in files for type_ in one.message_type)
         raise ConfigurationError(
@@ -113,7 +116,9 @@ def of_descriptor_set(data: str, message: str) -> Protobuf:
         ) from None
 
 
-def of_registered(text: str, others: Sequence[tuple[str, str]]) -> Callable[[bytes], DescribedFields]:
+def of_registered(
+    text: str, others: Sequence[tuple[str, str]], *, nested: bool = False
+) -> Callable[[bytes], DescribedFields]:
     """A reader of frames without their head: the path of the message's type in the file, then the message.
 
     `text` and `others` are file descriptors in base64, as a registry serializes them. Raises ConfigurationError.
@@ -125,7 +130,7 @@ def of_registered(text: str, others: Sequence[tuple[str, str]]) -> Callable[[byt
     def read(data: bytes) -> DescribedFields:
         path, end = _path(data)
         if path not in types:
-            types[path] = Protobuf(_type_at(file, path))
+            types[path] = Protobuf(_type_at(file, path), nested=nested)
         return types[path].fields(data[end:])
 
     return read
@@ -203,14 +208,30 @@ def _pool(files: Iterable[descriptor_pb2.FileDescriptorProto]) -> DescriptorPool
     return pool
 
 
-def _kind(field: FieldDescriptor) -> str:
-    if field.is_repeated:
-        return "json"
-    if field.message_type is None:
+def _kind(field: FieldDescriptor, nested: bool) -> str:
+    if nested:
+        return kind_of_schema((field, False), _opened)
+    found = _opened((field, False))
+    return found if isinstance(found, str) else JSON
+
+
+def _opened(of: tuple[FieldDescriptor, bool]) -> Opened[tuple[FieldDescriptor, bool]]:
+    """The parts of a field, or of an item of one that is repeated."""
+    field, is_item = of
+    type_ = field.message_type
+    if field.is_repeated and not is_item:
+        if type_ is not None and type_.GetOptions().map_entry:
+            return object(), Map((type_.fields_by_name["value"], False))
+        return object(), Array((field, True))
+    if type_ is None:
         return _KINDS[field.type]
-    if field.message_type.full_name in _WRAPPERS:
-        return _kind(field.message_type.fields_by_name["value"])
-    return "timestamp" if field.message_type.full_name == _TIMESTAMP else "json"
+    if type_.full_name in _WRAPPERS:
+        return _opened((type_.fields_by_name["value"], False))
+    if type_.full_name in _AS_JSON:
+        return JSON
+    if type_.full_name == _TIMESTAMP:
+        return "timestamp"
+    return type_.full_name, Struct(tuple((one.name, (one, False)) for one in type_.fields))
 
 
 def _object(message: Any) -> dict[str, Any]:

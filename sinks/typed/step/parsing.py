@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
@@ -19,7 +19,6 @@ from sinks.delta.files import FileOfRows, in_columns
 from sinks.tables import EPOCH, UNFIT
 from sinks.typed.columns import (
     DELETED,
-    MOST_CHARACTERS,
     OF_CHANGES,
     PLACE,
     SOURCE_ORDER,
@@ -28,26 +27,25 @@ from sinks.typed.columns import (
     Column,
     MessagePlace,
     column_name,
-    joined_kind,
     table_spec,
 )
 from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import (
     NO_BODY,
+    DescribedFields,
     Fields,
     Misfit,
     NoObject,
     Reader,
-    column_values,
-    concealed,
     kind_of,
     kind_with_times,
     rest_of,
     taken_apart,
-    texts_of,
 )
+from sinks.typed.formats.nested_values import column_of
 from sinks.typed.formats.scalars import EXACT, are_in_years, long_of
+from sinks.typed.kinds import MOST_CHARACTERS, is_nested, joined_kind
 from sinks.typed.readers import reader
 from sinks.typed.source_tables import add_of_record
 from sinks.typed.state import Emptied
@@ -73,6 +71,8 @@ topic of `from`."""
 _NOT_DECOMPRESSED: Final = "not_decompressed"
 """The reason of a misfit whose body is not what its sys_flag says; its dead letter has the body as it is stored."""
 
+Said: TypeAlias = tuple[Mapping[str, str], list[int]]
+"""Kinds by field, and the rows that say so."""
 Indexes = tuple[int, int]
 """From an index in an inner batch up to another."""
 
@@ -194,8 +194,9 @@ class Parsing:
             objects += tombstones.values()
             numbers += tombstones
             deleted += [True] * len(tombstones)
-        self._conceal(objects)
-        said = _said_kinds(objects) if self.finds and self.wanted.reading.format in CHANGES else []
+        hidden = self.wanted.hidden
+        hidden.conceal(objects, {one.field for one in self.step.columns})
+        said = self._said_kinds(objects) if self.finds else []
         placed = messages.take(pa.array(numbers, pa.int64()))
         values: list[pa.Array] = []
         for column in columns:
@@ -203,16 +204,16 @@ class Parsing:
             if ours is not None:
                 values.append(ours)
                 continue
-            raws = texts_of(objects, column)
-            array, wrong = column_values(column, raws)
+            raws, array, wrong = column_of(objects, column)
+            wrong = hidden.of_misfits(column, wrong)
             values.append(array)
             if self.finds:
-                wider = _said_wider(column, said, lambda row: places[numbers[row]])
+                wider = _said_wider(column, said, raws, lambda row: places[numbers[row]])
                 wrong = self._told_numbers(column, raws, array, wrong, lambda row: places[numbers[row]], told, wider)
             misfits += (replace(one, row=numbers[one.row]) for one in wrong)
         misfits += self._untold(objects, numbers)
         if self.finds:
-            told.see_left(objects, numbers, places)
+            told.see_left(objects, numbers, places, found_kind=self.wanted.found_kind)
         rest = pa.array([rest_of(one) for one in objects], pa.string())
         schema = table_spec(self.wanted.name, columns).schema.remove_metadata()
         made = pa.RecordBatch.from_arrays([*(placed[one.name] for one in PLACE), *values, rest], schema=schema)
@@ -222,6 +223,24 @@ class Parsing:
         told.see_messages(messages, made.num_rows)
         told.see_unfit(misfits, places)
         return made, self._unfit(messages, misfits)
+
+    def _said_kinds(self, objects: Sequence[Fields]) -> list[Said]:
+        """What events, or schemas with parts, say of their fields. Bodies of one schema share it."""
+        of_changes = self.wanted.reading.format in CHANGES
+        found: dict[int, Said] = {}
+        for row, one in enumerate(objects) if of_changes or self.wanted.reading.nested else ():
+            if isinstance(one, Change if of_changes else DescribedFields):
+                known = found.get(id(one.kinds))
+                if known is None:
+                    known = found[id(one.kinds)] = self._of_found(one.kinds), []
+                known[1].append(row)
+        return [*found.values()]
+
+    def _of_found(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
+        """The kinds of columns that may have to become others: of change events any, else those with parts."""
+        if self.wanted.reading.format in CHANGES:
+            return kinds
+        return {name: self.wanted.found_kind(name, kind) for name, kind in kinds.items() if is_nested(kind)}
 
     def _untold(self, objects: Sequence[Fields], numbers: Sequence[int]) -> Iterator[Misfit]:
         """What change events do not tell of their rows."""
@@ -250,18 +269,6 @@ class Parsing:
             else:
                 found[one.row] = fields
         return found, others
-
-    def _conceal(self, objects: Sequence[Fields]) -> None:
-        """Remove dropped fields and mask masked ones that have no column, so that `_rest` does not show them."""
-        shown = {one.field for one in self.step.columns}
-        masked = {name: mask for name, mask in self.wanted.masks.items() if name not in shown}
-        for name in self.wanted.dropped:
-            for one in objects:
-                one.pop(name, None)
-        for name, mask in masked.items():
-            for one in objects:
-                if name in one:
-                    one[name] = concealed(mask, one[name])
 
     def _with_key(self, made: pa.RecordBatch, numbers: Sequence[int]) -> tuple[pa.RecordBatch, list[Misfit]]:
         missing = pa.nulls(made.num_rows)  # no message has had the field yet
@@ -334,24 +341,18 @@ def _of_change(column: Column, objects: Sequence[Fields], deleted: Sequence[bool
     return at if column == VALID_FROM else pc.if_else(pa.array(deleted, pa.bool_()), at, pa.scalar(None, column.type))
 
 
-def _said_kinds(objects: Sequence[Fields]) -> list[tuple[Mapping[str, str], int]]:
-    """What the events say of their fields, each with the first of them that says so. Events of one schema share it."""
-    found: dict[int, tuple[Mapping[str, str], int]] = {}
-    for row, one in enumerate(objects):
-        if isinstance(one, Change):
-            found.setdefault(id(one.kinds), (one.kinds, row))
-    return [*found.values()]
-
-
 def _said_wider(
-    column: Column, said: Iterable[tuple[Mapping[str, str], int]], place_of: Callable[[int], MessagePlace]
+    column: Column, said: Iterable[Said], raws: Sequence[msgspec.Raw], place_of: Callable[[int], MessagePlace]
 ) -> dict[tuple[str, str], MessagePlace]:
-    """The kinds that a column would have to become another for, each with its first place."""
+    """The kinds that a column would have to become another for, each with its first value's place."""
     found: dict[tuple[str, str], MessagePlace] = {}
-    for kinds, row in said if column.mask is None else ():
+    for kinds, rows in said if column.mask is None else ():
         kind = kinds.get(column.field)
         if kind is not None and kind != column.kind and joined_kind(column.kind, kind) not in (None, column.kind):
-            found.setdefault((column.name, kind), place_of(row))
+            # as in a step that ended before: a null makes no column, so it must not change one
+            first = next((row for row in rows if bytes(raws[row]) != b"null"), None)
+            if first is not None:
+                found.setdefault((column.name, kind), place_of(first))
     return found
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from sinks.delta.data_file import DataFile
 from sinks.typed.columns import PLACE, REST, Column, MessagePlace, SeenValues, column_name
 from sinks.typed.formats.json_fields import Fields, Misfit, each_left, kind_of
+from sinks.typed.kinds import roomy_kind
 from sinks.typed.state import Emptied
 
 _T = TypeVar("_T")
@@ -30,6 +31,7 @@ REPORT_DDL: Final = "report binary"
 """The columns of a query whose tasks report, for Spark. Tasks of an RDD return values as such."""
 _SCHEMA: Final = pa.schema([pa.field("report", pa.binary())])
 _SHOWN: Final = 80
+_AS_FOUND: Final = ("bigint", "double", "string", "boolean", "json", "timestamp")
 
 Span: TypeAlias = tuple[str, int, int, int]
 """A log id, the offsets of its first message and of its last, and the greatest index in an inner batch."""
@@ -220,11 +222,11 @@ class Told:
         numbers: Sequence[int],
         places: MessagePlaces,
         kind_of: Callable[[msgspec.Raw], str | None] = kind_of,
+        found_kind: Callable[[str, str], str] = lambda field, kind: roomy_kind(kind),
     ) -> None:
         """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""
         for row, name, kind in each_left(objects, kind_of):
-            # a later schema may have longer integers, so a column that is found has room for them
-            self._found.see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
+            self._found.see(name, kind if kind in _AS_FOUND else found_kind(name, kind), places[numbers[row]])
 
     def see_unfit(self, misfits: Iterable[Misfit], places: MessagePlaces) -> None:
         firsts = ((places[one.row], one.column or "", f"{one.reason}: {one.found[:_SHOWN]}") for one in misfits)

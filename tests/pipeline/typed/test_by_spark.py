@@ -1,11 +1,18 @@
 """What of a typed table Spark alone does: the views make messages of records, and conditions choose among them."""
 
+import json
 import zlib
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import deltalake
+import duckdb
+import polars
+import pyarrow as pa
 import pytest
 
 from pipeline.config.typed_tables import TypedTableConfig
@@ -20,9 +27,11 @@ from sources.offsets import Offset, OffsetRange
 from tests.pipeline.running import job_config
 from tests.pipeline.typed.in_process import PlainJob
 from tests.pipeline.typed.world import InFiles, bring, definition, fields
+from tests.sinks.typed.formats.test_avro import encoded
 from tests.sinks.typed.formats.test_canal import event as canal
 from tests.sinks.typed.formats.test_debezium import event as debezium
 from tests.sinks.typed.formats.test_maxwell import event as maxwell
+from tests.sinks.typed.served_schemas import Served, frame
 
 pytestmark = pytest.mark.spark
 
@@ -101,6 +110,111 @@ def test_tables_of_change_events(by_spark: InFiles) -> None:
     config = job_config(by_spark.lake, **by_spark.options).model_copy(update={"tables": tables})
     (verdict,) = checked(by_spark.spark, config, "canal")
     assert [*verdict_lines([verdict])] == ["canal: equal, 3 messages: 1 row (2 deleted since), no value unfit"]
+
+
+def test_columns_with_parts_read_the_same_by_four_engines(by_spark: InFiles) -> None:
+    """Of a table by key, whose older files lack a part; with others, a part computed, one masked, one dropped."""
+    table = TypedTableConfig.model_validate(
+        {
+            "name": "parts", "from": ["parts"], "mode": "upsert", "key": ["id"],
+            "mask": {"customer.card": "redact"}, "drop": ["lines.note"],
+            "compute": {"first": {"type": "string", "sql": "lines[0].sku"}},
+            "schema": {
+                "id": "int", "customer": "struct<card:bigint,born:date,at:timestamp_ms>",
+                "lines": "ARRAY<STRUCT<sku: STRING, amount: DECIMAL(12,2), note: STRING>>",
+                "prices": "map<string,double>", "more": "struct<`a-b`:array<map<string,array<int>>>,any:json>",
+            },
+        }
+    )  # fmt: skip
+    by_spark.send(
+        {
+            "id": 1, "customer": {"card": 4711, "born": "2026-11-28", "at": 0, "vip": True},
+            "lines": [{"sku": "a", "amount": 1.5, "note": "n"}, None, {"sku": 7}], "prices": {"x": 1, "y": None},
+            "more": {"a-b": [{"k": [1, None]}, {}], "any": {"z": [1.50]}},
+        },
+        {"id": 2, "lines": [], "prices": {}, "more": {}},
+        {"id": 3, "customer": 5},
+        topic="parts",
+    )  # fmt: skip
+    nothing = dict.fromkeys(("customer", "lines", "prices", "more", "first", "_rest"))
+    expected = [
+        {
+            "id": 1, "customer": {"card": "***", "born": date(2026, 11, 28), "at": datetime(1970, 1, 1, tzinfo=UTC)},
+            "lines": [{"sku": "a", "amount": Decimal("1.50")}, None, {"sku": None, "amount": None}],
+            "prices": {"x": 1.0, "y": None}, "more": {"a-b": [{"k": [1, None]}, {}], "any": '{"z": [1.5]}'},
+            "first": "a", "_rest": '{"customer":{"vip":true}}',
+        },
+        {**nothing, "id": 2, "lines": [], "prices": {}, "more": {"a-b": None, "any": None}},
+        {**nothing, "id": 3},
+    ]  # fmt: skip
+    by_spark.replicate()
+    bring(TypedFollower(by_spark.spark, by_spark.lake, table.definition()))
+    for engine, rows in by_engine(by_spark, "parts").items():
+        assert [{name: row[name] for name in expected[0]} for row in rows] == expected, engine
+    unfit = [(row["column"], row["reason"], row["found"]) for row in by_spark.unfit() if row["table"] == "parts"]
+    assert unfit == [("lines.sku", "not_string", "7"), ("customer", "not_struct", "***")]
+    config = job_config(by_spark.lake, **by_spark.options).model_copy(update={"tables": (table,)})
+    (verdict,) = checked(by_spark.spark, config, "parts")
+    assert [*verdict_lines([verdict])] == ["parts: equal, 3 messages: 3 rows, 2 values unfit in 2 messages"]
+
+
+def test_a_struct_grows_without_a_file_written_anew(by_spark: InFiles) -> None:
+    """But for those of which a row is replaced; a table that is made anew is the same one."""
+    old, new = (encoded_order(part) for part in ({"a": 1}, {"a": 2, "b": "x"}))
+    with closing(Served()) as served:
+        served.answers.update({f"/schemas/ids/{at}": (200, {"schema": one[0]}) for at, one in enumerate((old, new))})
+        how = {
+            "key": ("id",),
+            "reading": Reading(format="avro", registry=served.url, nested=True),
+            "topics": ("grown",),
+        }
+        by_spark.send(*(frame(0, old[1](number)) for number in (1, 2)), topic="grown")
+        by_spark.follow(name="grown", **how)
+        folder = Path(by_spark.lake, "tables", "grown")
+        before = {path.name for path in folder.glob("*.parquet")}
+        by_spark.send(frame(1, new[1](3)), topic="grown")
+        by_spark.follow(name="grown", **how)
+        assert before <= {Path(uri).name for uri in deltalake.DeltaTable(str(folder)).file_uris()}
+        by_spark.send(frame(1, new[1](1)), topic="grown")
+        by_spark.follow(name="grown", **how)
+        is_new = {"a": 2, "b": "x"}
+        parts = {1: is_new, 2: {"a": 1, "b": None}, 3: is_new}
+        for engine, rows in by_engine(by_spark, "grown").items():
+            found = {row["id"]: (row["part"], row["list"]) for row in rows}
+            assert found == {number: (part, [part]) for number, part in parts.items()}, engine
+        rows_before = by_spark.rows("grown")
+        rebuild(by_spark.spark, by_spark.lake, definition(name="grown", **how))
+        assert by_spark.rows("grown") == rows_before
+        by_spark.follow(name="at_once", **how)
+        assert by_spark.rows("at_once") == rows_before
+    kinds = "struct<a:bigint>", "struct<a:bigint,b:string>"
+    told = [(change, was, kind) for column, change, was, kind in by_spark.changes() if column == "part"]
+    assert {*told} == {("added", None, kinds[0]), ("added", None, kinds[1]), ("grown", *kinds)}
+
+
+def encoded_order(part: dict[str, Any]) -> tuple[str, Callable[[int], bytes]]:
+    """The schema of an order with a part like this one, and what makes the body of one."""
+    fields = [{"name": name, "type": "int" if name == "a" else "string"} for name in part]
+    kinds = ["int", {"type": "record", "name": "Part", "fields": fields}, {"type": "array", "items": "Part"}]
+    named = [{"name": name, "type": kind} for name, kind in zip(("id", "part", "list"), kinds, strict=True)]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": named})
+    return schema, lambda number: encoded(schema, {"id": number, "part": part, "list": [part]})
+
+
+def by_engine(world: InFiles, name: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a typed table as each engine reads them, by their id; a map is a dict."""
+    path = f"{world.lake}/tables/{name}"
+    table = deltalake.DeltaTable(path)
+    arrow = table.to_pyarrow_table()
+    query = deltalake.QueryBuilder().register("found", table).execute("SELECT * FROM found")
+    found: dict[str, list[dict[str, Any]]] = {
+        "Spark": [one.asDict(recursive=True) for one in world.spark.read.format("delta").load(path).collect()],
+        "delta-rs": arrow.to_pylist(maps_as_pydicts="strict"),
+        "delta-rs' SQL": pa.table(query.read_all()).to_pylist(maps_as_pydicts="strict"),
+        "Polars": polars.scan_delta(path).collect().to_dicts(),
+        "DuckDB": duckdb.from_arrow(arrow).to_arrow_table().to_pylist(maps_as_pydicts="strict"),
+    }
+    return {engine: sorted(rows, key=lambda row: int(row["id"])) for engine, rows in found.items()}
 
 
 def test_computed_columns(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ ABSENT: Final = object()
 INSTANT: Final = datetime(2026, 11, 25, 10, 30, tzinfo=UTC)
 TEXT, LONG, INT, DOUBLE, FLAG = pa.string(), pa.int64(), pa.int32(), pa.float64(), pa.bool_()
 TIME: Final = pa.timestamp("us", "UTC")
+A_STRUCT: Final = pa.struct([("a", INT)])
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Case:
     rows: tuple[Any, Any]
     unfit: str | None = None
     was: str | None = None
-    avro: tuple[Any, Any] | None = None
+    avro: tuple[Any, ...] | None = None
     """The types of the field in the schemas that the two messages are written with."""
     declared: str | None = None
 
@@ -98,6 +99,10 @@ DECLARED = [
     Case("finer", 1.25, "1.255", pa.decimal128(10, 2), (Decimal("1.25"), None), declared="decimal(10,2)",
          unfit="not_decimal(10,2)"),
     Case("anything", [1], "x", TEXT, ([1], "x"), declared="json"),
+    Case("whole", {"a": 1}, 5, A_STRUCT, ({"a": 1}, None), declared="struct<a:int>", unfit="not_struct"),
+    Case("list", [{"a": 1}, None], [], pa.list_(A_STRUCT), ([{"a": 1}, None], []), declared="array<struct<a:int>>"),
+    Case("names", {"k": "1.5"}, {}, pa.map_(TEXT, pa.decimal128(5, 2)), ({"k": Decimal("1.50")}, {}),
+         declared="map<string,decimal(5,2)>"),
 ]  # fmt: skip
 MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
 
@@ -137,6 +142,26 @@ AVRO = [
     Case("at", INSTANT, INSTANT + timedelta(microseconds=7), TIME, (INSTANT, INSTANT + timedelta(microseconds=7)),
          avro=(MILLIS, MICROS)),
 ]  # fmt: skip
+
+
+def lines(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    return of_record(name, ("a", "int")), of_record(name, ("b", "string"), ("a", "int"))
+
+
+GROWN = pa.struct([("a", LONG), ("b", TEXT)])
+NESTED = [
+    Case("struct", {"a": 1}, {"a": 2, "b": "x"}, GROWN, ({"a": 1, "b": None}, {"a": 2, "b": "x"}),
+         avro=lines("Struct"), was="struct<a:bigint>"),
+    Case("list", [{"a": 1}], [{"a": 2, "b": "x"}], pa.list_(GROWN), ([{"a": 1, "b": None}], [{"a": 2, "b": "x"}]),
+         avro=tuple({"type": "array", "items": one} for one in lines("Item")), was="array<struct<a:bigint>>"),
+    Case("names", {"k": {"a": 1}}, {"k": {"a": 2, "b": "x"}}, pa.map_(TEXT, pa.struct([("a", LONG)])),
+         ({"k": {"a": 1}}, {"k": {"a": 2}}), avro=tuple({"type": "map", "values": one} for one in lines("Value"))),
+    Case("late", None, {"a": 2, "b": "x"}, pa.struct([("b", TEXT), ("a", LONG)]), (None, {"b": "x", "a": 2}),
+         avro=tuple(["null", one] for one in lines("Late"))),
+    Case("texts", [1], ["x"], pa.list_(LONG), ([1], [None]), unfit="not_bigint",
+         avro=({"type": "array", "items": "int"}, {"type": "array", "items": "string"})),
+    Case("union", {"a": 1}, 5, TEXT, ({"a": 1}, 5), avro=tuple(["int", one] for one in lines("One"))),
+]  # fmt: skip
 PROTOBUF = [
     Case("added", ABSENT, "x", TEXT, (None, "x")),
     Case("unset", ABSENT, ABSENT, LONG, (None, 0)),  # a field of proto3 that does not know whether it is set
@@ -145,7 +170,7 @@ PROTOBUF = [
     Case("wider", 1, LARGE, LONG, (1, LARGE)),
     Case("at", INSTANT, INSTANT + timedelta(microseconds=7), TIME, (INSTANT, INSTANT + timedelta(microseconds=7))),
 ]
-ALL = {"found": FOUND, "declared": DECLARED, "avro": AVRO, "protobuf": PROTOBUF}
+ALL = {"found": FOUND, "declared": DECLARED, "avro": AVRO, "nested": NESTED, "protobuf": PROTOBUF}
 
 
 def of_json(cases: Sequence[Case], at: int) -> bytes:
@@ -154,18 +179,18 @@ def of_json(cases: Sequence[Case], at: int) -> bytes:
     return json.dumps({name: value for name, value in values.items() if value is not ABSENT}).encode()
 
 
-def of_avro(at: int) -> tuple[str, bytes]:
+def of_avro(cases: Sequence[Case], at: int) -> tuple[str, bytes]:
     """The schema, whose fields stand the other way round in the second one, and a body."""
     fields: list[dict[str, Any]] = [
         {"name": one.name, "type": one.avro[at]}
-        for one in (AVRO, AVRO[::-1])[at]
+        for one in (cases, cases[::-1])[at]
         if one.avro is not None and one.avro[at] is not ABSENT
     ]
     for one in fields:
         if one["name"] == "new_name":
             one["aliases"] = ["old_name"]
     schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
-    values = {one.name: (one.before, one.after)[at] for one in AVRO}
+    values = {one.name: (one.before, one.after)[at] for one in cases}
     return schema, encoded(schema, {one["name"]: values[one["name"]] for one in fields})
 
 
@@ -216,17 +241,21 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Read]:
             "found": {},
             "declared": {"schema": {one.name: one.declared for one in DECLARED if one.declared is not None}},
             "avro": {"reading": Reading(format="avro", registry=served.url)},
+            "nested": {"reading": Reading(format="avro", registry=served.url, nested=True)},
             "protobuf": {"reading": Reading(format="protobuf", registry=served.url)},
         }
         followers = {name: world.follower(name=name, topics=(name,), **more) for name, more in how.items()}
         for at in range(2):
-            (avro, avro_body), (proto, proto_body) = of_avro(at), of_protobuf(at)
+            (avro, avro_body), (proto, proto_body) = of_avro(AVRO, at), of_protobuf(at)
+            nested, nested_body = of_avro(NESTED, at)
             served.answers[f"/schemas/ids/{at}"] = 200, {"schema": avro}
+            served.answers[f"/schemas/ids/{at + 4}"] = 200, {"schema": nested}
             answer = {"schema": proto, "schemaType": "PROTOBUF"}
             served.answers[f"/schemas/ids/{at + 2}?format=serialized"] = 200, answer
             world.send(of_json(FOUND, at), topic="found")
             world.send(of_json(DECLARED, at), topic="declared")
             world.send(frame(at, avro_body), topic="avro")
+            world.send(frame(at + 4, nested_body), topic="nested")
             world.send(frame(at + 2, b"\0" + proto_body), topic="protobuf")
             world.replicate()
             for one in followers.values():
@@ -272,13 +301,16 @@ def test_a_field(read: dict[str, Read], name: str, case: Case) -> None:
         return
     assert table.schema.field(case.name).type == case.column
     of_this = [(change, was) for column, change, was, _ in table.changes if column == case.name]
-    widened = [] if case.was is None else [("widened", case.was)]
+    widened = [] if case.was is None else [("grown" if name == "nested" else "widened", case.was)]
     assert of_this == ([] if case.declared is not None else [("added", None), *widened])
     is_json = any(isinstance(one, dict | list) for one in case.rows) or case.declared == "json" or case.name == "union"
+    is_json = is_json and case.column == TEXT
     for engine, rows in table.rows.items():
         found = tuple(row[case.name] for row in rows)
         if is_json:
             found = tuple(json.loads(one) for one in found)
+        if pa.types.is_map(case.column):
+            found = tuple(dict(one) for one in found)
         assert found == case.rows, engine
 
 
@@ -291,7 +323,8 @@ def test_nothing_else_is_there(read: dict[str, Read]) -> None:
         assert {column for column, _, _ in table.unfit} == {one.name for one in cases if one.unfit is not None}
         rest = [json.loads(row["_rest"] or "{}") for row in table.rows["delta-rs"]]
         without = {one.name for one in cases if one.column is None}
-        assert [set(one) for one in rest] == [without | ({"beyond_first"} if name == "found" else set()), without]
+        left = {"found": ({"beyond_first"}, set()), "nested": (set(), {"names"})}.get(name, (set(), set()))
+        assert [set(one) for one in rest] == [without | more for more in left]
 
 
 OLD = record("string", "int")

@@ -4,7 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from sinks.typed.columns import Column, MessagePlace, SeenValues, is_name, joined_kind, with_found
+from sinks.typed.columns import Column, MessagePlace, SeenValues, with_found
+from sinks.typed.kinds import is_name, joined_kind
 
 
 def place(offset: int, log: str = "rocketmq/a") -> MessagePlace:

@@ -8,6 +8,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from sinks.typed import hidden
 from sinks.typed.definition import Reading
 from sinks.typed.formats import json_fields
 from sinks.typed.step import parsing
@@ -78,7 +79,7 @@ def test_a_field_survey_passes_a_body_that_breaks_its_reader() -> None:
 def test_a_mask_that_fails_at_a_value_names_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Masks, deletes and keys are read by other parsers than columns."""
     failing = Mock(side_effect=msgspec.DecodeError("no text"))
-    at_each(monkeypatch, parsing, "concealed", failing, when=lambda _, raw: bytes(raw) == b'"bad"')
+    at_each(monkeypatch, hidden, "concealed", failing, when=lambda _, raw: bytes(raw) == b'"bad"')
     task = Task(tmp_path, definition(**JSON, masks={"a": "hash"}), b'{"a":"bad"}', b'{"a":"good"}')
     assert [row["offset"] for row in task.rows] == [1]
     assert [(row["offset"], row["reason"], row["body"]) for row in task.unfit] == [(0, "reader_failed", None)]

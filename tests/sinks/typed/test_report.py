@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sinks.typed.columns import MOST_CHARACTERS, Column, SeenValues, with_found
+from sinks.typed.columns import Column, SeenValues, with_found
 from sinks.typed.definition import Reading
+from sinks.typed.kinds import MOST_CHARACTERS
 from sinks.typed.step.report import FoundFields, free_names
 from tests.sinks.typed.test_columns import place
 from tests.sinks.typed.test_parsing import Task, definition
