@@ -128,9 +128,14 @@ def decode_items(act: int, text: bytes) -> Items | None:
 
 def _json(text: bytes) -> Any:
     try:
-        return json.loads(text.decode(), parse_constant=_refuse)
+        return loads(text)
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError and a JSONDecodeError are ValueErrors
         raise _corrupt("the items are no JSON", f"JSON in UTF-8: {error}", text) from error
+
+
+def loads(text: bytes) -> Any:
+    """Parse JSON in UTF-8, without NaN and Infinity, which it has not. Raises ValueError, RecursionError."""
+    return json.loads(text.decode(), parse_constant=_refuse)
 
 
 def _refuse(constant: str) -> NoReturn:
