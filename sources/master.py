@@ -303,7 +303,7 @@ class Master(Protocol):
         Raises Recreated if another log has the name of one in `asked`, and as `MasterLog.bounds` does.
         """
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         """Ask the master about itself. This takes a few requests, so do it only now and then.
 
         Raises MasterUnreachable, MasterSilent, ProtocolViolation, LogError.

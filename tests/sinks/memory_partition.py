@@ -200,7 +200,7 @@ class MemoryTopic:
         ours = [one for one in self.partitions.values() if self.shard is None or self.shard.has(one.log_id)]
         return {one.log_id: Holding(one.bounds(), one.topic_id) for one in ours}
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         return MasterView(role=None, bounds=OffsetRange(Offset(0), Offset(0)), retention=None)
 
     def log(self, log_id: LogId) -> MemoryPartition:
