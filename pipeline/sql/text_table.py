@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
-from sources.visible import visible
+from sources.readable import visible
 
 _GAP: Final = "  "
 _NULL: Final = "NULL"
@@ -21,7 +21,7 @@ _NARROWEST: Final = 8
 class TextTable:
     """A result for a person: columns side by side. Where they do not fit, one row is a block; several rows are cut.
 
-    What others put into a message, or call a field, cannot command the terminal (`sources.visible`). A Table of rich
+    What others put into a message, or call a field, cannot command the terminal (`sources.readable`). A Table of rich
     would take seconds for a thousand rows, and break values between words, where it drops a blank.
 
     `rows` are texts, None for null; of a value no more than `most` characters are shown, None: all. Then nothing is cut

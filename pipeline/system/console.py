@@ -21,7 +21,7 @@ from pipeline.system.folders import cache_folder
 from pipeline.system.log_lines import JsonLines, TextLines
 from sources.errors import NO_ROOM, LogtwinError, ReplicaError, StorageUnreachable
 from sources.extras import naming_extras
-from sources.visible import visible
+from sources.readable import visible
 
 WIDE: Final = 240
 """The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sources.errors import LogtwinError
 from sources.loss import condition_of
 from sources.offsets import LogId
-from sources.visible import visible
+from sources.readable import visible
 
 FACTS: Final = "facts"
 

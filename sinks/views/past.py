@@ -27,8 +27,8 @@ from sinks.storage.place import open_folder
 from sinks.tables import LEDGER, LOG_ID, log_table
 from sinks.values.ledger_row import BACKFILL
 from sources.errors import ReplicaError
-from sources.instant import instant, iso
 from sources.offsets import LogId, Offset, OffsetRange, Position
+from sources.readable import instant, iso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

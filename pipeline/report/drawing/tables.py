@@ -22,7 +22,7 @@ from pipeline.report.facts import (
     TopTopics,
 )
 from pipeline.report.subjects import subject_of, subjects
-from sources.instant import instant
+from sources.readable import instant
 
 _T = TypeVar("_T")
 

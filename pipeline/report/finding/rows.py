@@ -10,7 +10,7 @@ from sinks.delta.delta_log import newest
 from sinks.delta.files import dataset_of
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
-from sources.instant import instant
+from sources.readable import instant
 
 
 def rows_of(spec: TableSpec, place: str, *columns: str) -> pa.Table:
