@@ -18,8 +18,7 @@ from pipeline.demo.live import pace, run_beside, say_start, show_proof, show_que
 from pipeline.demo.warehouse import demo_job, leave_job
 from pipeline.monitoring.display import number
 from pipeline.monitoring.progress import Progress
-from sources.dister.embedded.leader import EmbeddedLeader
-from sources.dister.embedded.workload import Workload
+from sources.dister.embedded.leader import EmbeddedLeader, Workload
 from sources.dister.states import PEERS_FILE
 from sources.registry import open_log
 
