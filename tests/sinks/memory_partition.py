@@ -65,7 +65,7 @@ class MemoryPartition(PlainLog):
 
     def chunk(self, covered: OffsetRange) -> Chunk:
         batch = pa.RecordBatch.from_pylist(self.rows(covered), schema=KAFKA_SCHEMA.remove_metadata())
-        records = located(batch, self.topic.name.split("/")[1], self.number)
+        records = located(batch, [(self.topic.name.split("/")[1], self.number)], [len(batch)])
         return Chunk(covered, records, canonical(records), epoch_before(covered.end))  # type: ignore[arg-type] # bytes, so that a script can be pickled
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
