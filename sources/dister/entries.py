@@ -85,7 +85,7 @@ def decode_line(line: bytes) -> Entry:
     """Return the entry in `line`, which has no newline.
 
     If a key occurs twice, the last one counts; half of a surrogate pair becomes U+FFFD, as in Go. Raises CorruptRecord,
-    without a place, for anything else than an entry: another form, numbers out of range, items that are not JSON, or
+    without an offset, for anything else than an entry: another form, numbers out of range, items that are not JSON, or
     not the strings that the act requires.
     """
     match = _LINE.fullmatch(line)

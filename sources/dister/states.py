@@ -1,4 +1,4 @@
-"""The states that stand beside a leader's log: its service registry, and the nodes of its group. Pure.
+"""The states beside a leader's log: its service registry, and the nodes of its group. Pure.
 
 ``dister.service.db``, the registry (`saveServiceToFile`, v1.6)::
 
