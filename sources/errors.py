@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from sources.visible import visible
+from sources.readable import visible
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 """The numbers by which an operating system says that a disk or a quota is full."""

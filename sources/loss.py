@@ -203,5 +203,5 @@ def leaves_what_is_before(error: LogtwinError) -> bool:
 
 
 def condition_of(error: LogtwinError) -> Condition | None:
-    """Return the condition that `error` stands for; None if it is no loss: a configuration, a master that is away."""
+    """Return the condition of `error`; None if it is no loss: a configuration, a master that is away."""
     return next((condition for kind, condition in _BY_ERROR if isinstance(error, kind)), None)

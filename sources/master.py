@@ -173,7 +173,7 @@ class Traits:
     ``measured_by``        the columns that `MasterLog.lengths` needs
     ``has_free_offsets``   offsets may have no record. Then records need not join, no record reaches past an end, and
                            the answer to what was asked proves a range: chunks may have no records and still join
-    ``cuts_at_records``    `boundary_after` finds boundaries: files can be read at any place, a stream cannot
+    ``cuts_at_records``    `boundary_after` finds boundaries: files can be read at any offset, a stream cannot
     ``cuts_batches``       `plan` cuts by `split_bytes`; otherwise a batch is one piece, however long
     ``gains_logs``         logs are added to it while it is followed. Each has a position from the first poll on, so
                            that a crash cannot change where it starts. Otherwise its only log has the master's id
@@ -279,7 +279,7 @@ class Master(Protocol):
         """Make sure, once at the start of a job, that this master may be replicated in the requested way.
 
         Without `is_replica`, the caller follows its logs but neither keeps nor acknowledges them, so no master may take
-        it for a replica. Raises ConfigurationError if something stands against it; MasterUnreachable, MasterSilent.
+        it for a replica. Raises ConfigurationError if it may not; MasterUnreachable, MasterSilent.
         """
 
     def counted_for_s(self) -> float | None:
@@ -303,7 +303,7 @@ class Master(Protocol):
         Raises Recreated if another log has the name of one in `asked`, and as `MasterLog.bounds` does.
         """
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         """Ask the master about itself. This takes a few requests, so do it only now and then.
 
         Raises MasterUnreachable, MasterSilent, ProtocolViolation, LogError.

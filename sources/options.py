@@ -270,7 +270,7 @@ def _mistake(one: ErrorDetails) -> str:
 
 
 def _key(one: ErrorDetails) -> str:
-    """Return the place in the file. pydantic adds which of several types it has tried, in brackets or as a name."""
+    """Return the key in the file. pydantic adds which of several types it has tried, in brackets or as a name."""
     parts = [_said(str(part)) for part in one["loc"]]
     return ".".join(parts[:1] + [part for part in parts[1:] if part not in _TYPES and "[" not in part])
 

@@ -27,8 +27,7 @@ from pipeline.demo.live import (
 )
 from pipeline.monitoring.display import number
 from pipeline.monitoring.progress import Progress
-from sources.dister.embedded.leader import EmbeddedLeader
-from sources.dister.embedded.workload import Workload
+from sources.dister.embedded.leader import EmbeddedLeader, Workload
 from sources.dister.states import PEERS_FILE
 from sources.registry import open_log
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sources.dister.embedded.leader import EmbeddedLeader
+from sources.dister.embedded.leader import EmbeddedLeader, Workload
 from sources.dister.embedded.leader_log import apply, entries_of
-from sources.dister.embedded.workload import Workload
 from sources.dister.layout import ENTRY_LOG, batch_number, batch_path
 from sources.dister.metadata import read_nodes, read_services
 from sources.dister.states import PEERS_FILE, SERVICE_FILE, Node, NodeInfo, ServiceRegistry, parse_key

@@ -81,7 +81,7 @@ def subject(master: Master, state: LogState | None) -> Subject:
 
 def _ask(master: Master) -> MasterAnswer:
     try:
-        return answered(master.look(), master.acknowledged_by_master().get(master.id))
+        return answered(master.view(), master.acknowledged_by_master().get(master.id))
     except LogtwinError as error:  # also of its configuration: a folder that has no files yet
         return MasterAnswer(error=str(error))
 

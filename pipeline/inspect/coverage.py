@@ -29,8 +29,8 @@ from sinks.values.incident import IncidentRow
 from sinks.warehouse import absolute
 from sources.epochs import Epochs
 from sources.errors import CoverageError, ReplicaError
-from sources.instant import iso, moment
 from sources.offsets import LogId, Offset, OffsetRange, Position
+from sources.readable import iso, moment
 
 _LOOKS: Final = 10
 

@@ -107,7 +107,7 @@ def _asked(master: Master, at: str, asks_rights: bool) -> Contact:
 
 
 def _log_words(master: Master) -> str:
-    view = master.look()
+    view = master.view()
     who = " ".join(word for word in (view.version, view.role) if word)
     named = f"it calls itself {view.name}, " if view.name and view.name != master.id.name else ""
     return f"{named}{who + ', ' if who else ''}holds {view.bounds.start:,} to {view.bounds.end:,}"

@@ -23,9 +23,9 @@ from sinks.tables import log_table
 from sinks.values.incident import IncidentRow, State
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
-from sources.instant import iso, moment
 from sources.loss import Condition, WayPast
 from sources.offsets import LogId, OffsetRange, topic_and_number
+from sources.readable import iso, moment
 
 _HEAD_BYTES: Final = 16
 _PIECES_SHOWN: Final = 10

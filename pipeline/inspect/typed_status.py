@@ -27,8 +27,8 @@ from sinks.typed.state import Followed, TypedState
 from sinks.typed.step.plan import positions_at
 from sinks.typed.table import path_of, standing_at
 from sinks.warehouse import absolute
-from sources.instant import iso, moment
 from sources.offsets import LogId, Offset
+from sources.readable import iso, moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class ReplicatedLogs:
         self._opening = opening
         self.master = open_master(options)
         self._gains_logs = self.master.traits.gains_logs
-        self.watch = MasterWatch(self.master.look, _VIEWS)
+        self.watch = MasterWatch(self.master.view, _VIEWS)
         self.session = self.master.open_session(self._prove_in_turn)
         overrules = self.master.traits.overrules
         self.losses = Losses(

@@ -22,7 +22,7 @@ from pipeline.monitoring.progress import Phase, Progress
 from pipeline.system.console import FACTS
 from sources.errors import unnamed
 from sources.offsets import LogId, Unit
-from sources.visible import visible
+from sources.readable import visible
 
 RATE_WINDOW_S = 5.0
 LINE_EVERY_S: Final = 60.0
@@ -163,7 +163,7 @@ class Display:
 
 
 def moment(at: datetime) -> str:
-    """A time of this process or of a job as text for a person, to the second, in UTC; of data see `sources.instant`."""
+    """Return a time of this process or of a job for a person, to the second, in UTC; of data: `sources.readable`."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

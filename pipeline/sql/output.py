@@ -18,7 +18,7 @@ from rich.cells import cell_len, chop_cells
 from rich.pager import SystemPager
 
 from sources.errors import ConfigurationError
-from sources.visible import visible
+from sources.readable import visible
 
 Format = Literal["table", "csv", "json", "parquet"]
 _GAP: Final = "  "

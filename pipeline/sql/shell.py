@@ -34,7 +34,7 @@ from pipeline.system.console import err, out, report
 from pipeline.system.folders import cache_folder
 from pipeline.system.signals import ctrl_c_raises
 from sources.errors import LogtwinError
-from sources.visible import visible
+from sources.readable import visible
 
 if TYPE_CHECKING:
     from pipeline.sql.reader import Reader

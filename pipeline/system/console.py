@@ -25,9 +25,7 @@ from pipeline.system import signals
 from pipeline.system.folders import cache_folder
 from sources.errors import NO_ROOM, LogtwinError, ReplicaError, StorageUnreachable
 from sources.extras import naming_extras
-from sources.loss import condition_of
-from sources.offsets import LogId
-from sources.visible import visible
+from sources.readable import visible
 
 FACTS: Final = "facts"
 WIDE: Final = 240

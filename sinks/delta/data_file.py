@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.instant import instant
+from sources.readable import instant
 
 MAX_STRING_CHARS = 32
 GREATEST_CHARACTER = "\U0010ffff"

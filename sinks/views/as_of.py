@@ -56,8 +56,8 @@ from sinks.values.ledger_row import BACKFILL
 from sinks.views.registration import frames, newest_versions, register_views
 from sinks.warehouse import absolute, spark_schema
 from sources.errors import ReplicaError
-from sources.instant import instant, iso
 from sources.offsets import LogId, Offset, OffsetRange, Position
+from sources.readable import instant, iso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

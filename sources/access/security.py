@@ -1,7 +1,7 @@
 """Secrets and TLS, as an operator configures them. What must hold: a secret is named, never kept.
 
 Options and everything made of them travel to tasks and into Spark's plans, logs and errors. In all of these a secret is
-only the place where it can be found ("env:NAME", "file:PATH"). It is read there when a connection is made.
+only its address ("env:NAME", "file:PATH"), where it is read when a connection is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHERE: Final = "Set the variable, or write the file, where the tasks run, too."
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """The place of a secret: an environment variable, or a file that holds nothing else.
+    """Where a secret is: an environment variable, or a file that holds nothing else.
 
     Raises ConfigurationError if `reference` is neither, without repeating it: it could be the secret itself.
     """
@@ -54,7 +54,7 @@ class Secret:
 
 
 def place_of(given: object, key: str) -> Secret:
-    """Return the place given for `key`. Raises ConfigurationError that names the key, but never what was written."""
+    """Return the secret given for `key`. Raises ConfigurationError that names the key, but never what was written."""
     try:
         return Secret(str(given))
     except ConfigurationError as error:

@@ -85,7 +85,7 @@ def decode_line(line: bytes) -> Entry:
     """Return the entry in `line`, which has no newline.
 
     If a key occurs twice, the last one counts; half of a surrogate pair becomes U+FFFD, as in Go. Raises CorruptRecord,
-    without a place, for anything else than an entry: another form, numbers out of range, items that are not JSON, or
+    without an offset, for anything else than an entry: another form, numbers out of range, items that are not JSON, or
     not the strings that the act requires.
     """
     match = _LINE.fullmatch(line)
@@ -128,9 +128,14 @@ def decode_items(act: int, text: bytes) -> Items | None:
 
 def _json(text: bytes) -> Any:
     try:
-        return json.loads(text.decode(), parse_constant=_refuse)
+        return loads(text)
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError and a JSONDecodeError are ValueErrors
         raise _corrupt("the items are no JSON", f"JSON in UTF-8: {error}", text) from error
+
+
+def loads(text: bytes) -> Any:
+    """Parse JSON in UTF-8, without NaN and Infinity, which it has not. Raises ValueError, RecursionError."""
+    return json.loads(text.decode(), parse_constant=_refuse)
 
 
 def _refuse(constant: str) -> NoReturn:

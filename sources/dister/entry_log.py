@@ -39,7 +39,7 @@ _DAMAGE_HINT = (
 class EntryLog:
     """The log in the folder `path`, below `ENTRY_LOG`. With `past_damage`, reading goes on behind damage.
 
-    What stands behind its end is told once for each `told`.
+    A doubt about its end is told once for each `told`.
     """
 
     def __init__(self, path: Path | str, told: ToldDoubt, *, past_damage: bool = False) -> None:

@@ -55,7 +55,7 @@ def batch_path(number: int) -> PurePosixPath:
 def list_batches(entry_log: Path) -> tuple[BatchFile, ...]:
     """Return the batch files below the folder `entry_log`, by number; none if there is no such folder yet.
 
-    Files whose name does not fit their place are ignored. Raises ConfigurationError if one of the folders cannot be
+    Files whose name does not fit their folder are ignored. Raises ConfigurationError if one of the folders cannot be
     read.
     """
     found = [batch for folder in _numbered(entry_log) if folder.is_dir() for batch in _batches_in(folder)]

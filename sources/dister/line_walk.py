@@ -1,9 +1,9 @@
 """From a file's bytes to lines, and to entries and the damage between them; only this module decides. Pure.
 
-The walk stands at an offset, behind the last entry. A line is
+The walk is at an offset, behind the last entry. A line is
 
     ignored     if it has fewer than 10 bytes, or its id is not above the log's (expired: dister drops it, too)
-    an entry    if its id is above: it takes the range from where the walk stands to its id + 1
+    an entry    if its id is above: it takes the range from the walk's offset to its id + 1
     damage      otherwise; also an expired line with an id of the log that differs from that entry
 
 Damage lies between two entries, m before it and n behind: [m + 1, n). If a broken line begins with digits that are an
@@ -107,7 +107,7 @@ class Broken:
 
 
 class LineWalk:
-    """A walk that stands at `end`. Feed it the lines in order; it counts the `expired` ones."""
+    """A walk, now at offset `end`. Feed it the lines in order; it counts the `expired` ones."""
 
     def __init__(self, end: Offset) -> None:
         self.end = end

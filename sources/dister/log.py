@@ -90,7 +90,7 @@ class DisterLog(SoleLog):
         with naming(self.log_id):
             return self._entries().bounds(known)
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         """Implement the contract. dister deletes nothing."""
         return MasterView(role="leader", bounds=self.bounds(), retention=None)
 

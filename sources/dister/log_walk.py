@@ -169,9 +169,9 @@ class IdSearch:
         return 0
 
     def _is_below(self, entry_id: int, stop: int) -> bool:
-        """Whether the ids at some evenly spread places before byte `stop` are below `entry_id`."""
-        places = {stop * number // _PROBES for number in range(_PROBES)}
-        return all(next(self._heads(place, stop), _NO_HEAD)[0] < entry_id for place in places)
+        """Whether the ids at some evenly spread bytes before `stop` are below `entry_id`."""
+        probes = {stop * number // _PROBES for number in range(_PROBES)}
+        return all(next(self._heads(at, stop), _NO_HEAD)[0] < entry_id for at in probes)
 
     def _heads(self, at: int, stop: int) -> Iterator[tuple[int, Line]]:
         """Yield the lines that begin in ``[at, stop)`` and seem to be entries, with their ids."""
@@ -210,7 +210,7 @@ def minimum_of(batches: Sequence[BatchFile]) -> Offset:
 
 
 def start_at(batches: Sequence[BatchFile], offset: Offset) -> Start:
-    """Return the place behind the entry that ends at `offset` or, if there is none, behind one that ends before it."""
+    """Return the start behind the entry that ends at `offset` or, if there is none, behind one that ends before it."""
     minimum = minimum_of(batches)
     if offset <= minimum:
         return Start(0, 0, minimum)
@@ -225,7 +225,7 @@ def start_at(batches: Sequence[BatchFile], offset: Offset) -> Start:
 
 
 def end_of(batches: Sequence[BatchFile], known: Offset | None = None) -> Start:
-    """Return the place behind the last entry. An end below `known`, an earlier end, takes a closer look."""
+    """Return the start behind the last entry. An end below `known`, an earlier end, is searched for more carefully."""
     return _behind(batches, len(batches), known)
 
 
@@ -257,7 +257,7 @@ class LogWalk:
 
     @property
     def open_damage(self) -> Broken | None:
-        """What is wrong where it stands, if no entry follows."""
+        """The damage at its offset, if no entry follows."""
         return self._walk.open_damage
 
     def pieces(self) -> Iterator[Sound | Broken]:

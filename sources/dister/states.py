@@ -1,4 +1,4 @@
-"""The states that stand beside a leader's log: its service registry, and the nodes of its group. Pure.
+"""The states beside a leader's log: its service registry, and the nodes of its group. Pure.
 
 ``dister.service.db``, the registry (`saveServiceToFile`, v1.6)::
 
@@ -27,8 +27,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from sources.dister.entries import loads
 from sources.errors import ConfigurationError, MasterRefused, MasterSilent, ProtocolViolation
 
 _ESCAPED: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}  # as Go's encoder does, anywhere
@@ -37,7 +38,7 @@ _ESCAPED: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"} 
 def decode_json(data: bytes, what: str) -> Any:
     """Return the value in `data`. Raises MasterSilent, naming `what`, for invalid JSON."""
     try:
-        return json.loads(data.decode(), parse_constant=_refuse)
+        return loads(data)
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError and a JSONDecodeError are ValueErrors
         raise MasterSilent(
             f"{what} is not whole",
@@ -65,10 +66,6 @@ def other_shape(what: str, expected: str, found: object) -> ProtocolViolation:
         found=f"{found!r:.200}",
         hint="Check that this is dister's, version 1.6.",
     )
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
 
 
 PEERS_FILE: Final = "dister.peers.json"

@@ -150,15 +150,15 @@ class Poller:
         with self._noting:
             return {log_id: one for log_id, (one, at_s) in self._seen.items() if at_s >= then_s}
 
-    def due(self, now_s: float, places: Mapping[str, ListedLog]) -> dict[str, PollRequest]:
-        """Return what to poll again, at `places`: nothing while a poll is pending, or soon after the last."""
+    def due(self, now_s: float, listed: Mapping[str, ListedLog]) -> dict[str, PollRequest]:
+        """Return what to poll again of the `listed` logs: nothing while a poll is pending, or soon after the last."""
         with self._noting:
             if self._asking or now_s - self._asked_s < POLL_AFTER_S:
                 return {}
             return {
-                log_id: PollRequest(places[log_id], self._seen[log_id][0].bounds.end if log_id in self._seen else None)
+                log_id: PollRequest(listed[log_id], self._seen[log_id][0].bounds.end if log_id in self._seen else None)
                 for log_id in self._wanted
-                if log_id in places
+                if log_id in listed
             }
 
     def is_waited_for(self) -> bool:

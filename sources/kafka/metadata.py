@@ -1,4 +1,4 @@
-"""A topic's metadata as rows: who leads each partition, its bounds, how far the group is.
+"""A topic's metadata as rows: the leader and the bounds of each partition, and the offset that the group committed.
 
 All rows of a fetch are of one topic id and one view of its leaders. The order of the requests makes the answers
 comparable: the last stable offsets come before the high watermarks, which are never below them.

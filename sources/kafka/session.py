@@ -1,4 +1,4 @@
-"""Tells a consumer group how far the replica is, over a connection that stays open as long as the job runs.
+"""Commits the replica's position to a consumer group, over a connection that stays open as long as the job runs.
 
 A thread owns the connection. The job leaves its positions with `acknowledge` and goes on. The thread commits them to
 the group at once, and reconnects for ever if that fails and a retry can help. What holds at every moment:

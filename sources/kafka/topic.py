@@ -126,7 +126,7 @@ class KafkaTopic:
             return {self._log_id(at): Holding(held, str(found.topic_id)) for at, held in found.held.items()}
         return self._ask(partial(self._poll, _topic_id(asked)))
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         """Implement the contract with the sums over the partitions. Retention is configured, and of each partition."""
         held = self.bounds().held.values()
         start, end = sum(one.start for one in held), sum(one.end for one in held)

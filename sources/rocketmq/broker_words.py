@@ -72,7 +72,7 @@ Words = Mapping[str, str]
 
 
 def words_of(properties: bytes) -> Words:
-    """Return what the text of an answer to request 26 says."""
+    """Return the properties in the text of an answer to request 26."""
     pairs = (line.partition("=") for line in properties.decode("utf-8", "replace").splitlines() if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -113,7 +113,7 @@ def dialect_of(config: Words, known: Known = NOTHING_KNOWN, *, beyond_confirm: b
 
 
 def may_let_wait(config: Words) -> bool:
-    """Whether producers may wait for the slaves of this broker, as far as it says; if so, a report is a promise.
+    """Whether producers may wait for the slaves of this broker, by its configuration; if so, a report is a promise.
 
     The role is looked at with each message (`CommitLog.submitReplicaRequest` of 4.x, `needHandleHA` of 5.x). It may
     change while a broker runs, but then nobody waits for bytes that it already has. So if a broker is asked first for
@@ -153,7 +153,7 @@ def counted_for_s(config: Words) -> float | None:
 
 
 def files(config: Words) -> Files | None:
-    """Return how its commit log is cut; None if it does not tell. A broker starts only on files of that size."""
+    """Return how its commit log is cut into files, all of one size; None if it does not tell."""
     size = _number(config, "mappedFileSizeCommitLog")
     return Files(0, size) if size else None
 

@@ -233,7 +233,7 @@ class RocketMQLog(SoleLog):
             held = yield from steps
         return None if held is None or held.end < (position or 0) else {self.log_id: Holding(held)}
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         """Implement the contract. Files do not tell how long they are kept."""
         broker = self._broker()
         if broker is None:

@@ -80,9 +80,9 @@ class OverHA:
                 yield piece
 
     def received(self, owned: OffsetRange, committed: Offset | None) -> Received:
-        """Take all bytes of `owned`, if they come. Raises nothing.
+        """Receive all bytes of `owned`, if they come. Raises nothing.
 
-        The planner has just seen that the broker holds them, so it is asked again only if nothing comes.
+        The planner has just polled the broker, so the bounds are requested again only if nothing comes.
         """
         data: list[bytes] = []
         opened = unopened = Opened(iter(()), owned.end)
@@ -105,7 +105,7 @@ class OverHA:
         return Received(whole, replace(opened, pieces=_again(whole, error)), error)
 
     def chunks(self, opened: Opened, owned: OffsetRange, boundary: bool) -> Iterator[Chunk | Damage]:
-        """Yield the records of `owned`. Raises what makes it impossible."""
+        """Yield the records of `owned`. Raises the error that keeps from it."""
         log = self.log
         reader = ChunkReader(
             chunk_bytes=log.chunk_bytes,
@@ -132,7 +132,7 @@ class OverHA:
 
     @contextmanager
     def _open(self, wanted: OffsetRange, committed: Offset | None, known_end: Offset | None = None) -> Iterator[Opened]:
-        """Give the log's bytes from ``wanted.start`` on, of which it holds those below `known_end`, if that is given.
+        """Give the log's bytes from ``wanted.start`` on; if `known_end` is given, the log is known to reach it.
 
         Checks first that requesting these bytes is right.
         """

@@ -1,7 +1,7 @@
 """A broker as a job reaches it: by its two addresses, or by name through a name server.
 
-The address is looked up at each use, so the next request follows what a name server says, or said in the last second
-if nothing has failed since. Connections stay open for a while, and take further requests to the same address
+The address is looked up at each use, so the next request goes where a name server says, or said in the last second if
+nothing has failed since. Connections stay open for a while, and take further requests to the same address
 (`sources.access.kept`).
 """
 
@@ -27,7 +27,7 @@ from sources.steps import Steps
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """Whoever is asked, and how: connections serve only questions that wait as long, and are as secure."""
+    """A server and how to connect to it: a connection serves only requests with the same limits and security."""
 
     address: Address
     connect_timeout_ms: int
@@ -53,8 +53,8 @@ def _asked_for_groups(name_server: _Peer) -> Mapping[str, Any]:
 
 
 _groups: Final = Remembered(_asked_for_groups)
-"""What name servers say of all their brokers: with a thousand of them, asking for each broker by itself would take
-seconds of a core."""
+"""The broker groups of each name server, of all its brokers at once: with a thousand of them, a request for each would
+take seconds of a core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,20 +71,20 @@ class RemoteBroker(ABC):
 
     @abstractmethod
     def ha(self, config: Words | None = None) -> Address:
-        """Return the address at which it listens for slaves now. `config`: what it has just said, if it was asked."""
+        """Return the address at which it listens for slaves now. `config` is its configuration, if known."""
 
     @abstractmethod
     def remoting(self) -> Address:
         """Return the address at which it answers requests now."""
 
     def known_remoting(self) -> Address | None:
-        """Return `remoting` if nobody has to be asked for it."""
+        """Return `remoting` if that takes no request, else None."""
         return None
 
     @property
     @abstractmethod
     def address(self) -> str:
-        """Where it is looked for, in a word."""
+        """Where to find it, in a word."""
 
     @contextmanager
     def client(self) -> Iterator[RemotingClient]:
@@ -93,7 +93,7 @@ class RemoteBroker(ABC):
             yield client
 
     def look_again(self) -> None:
-        """Believe nothing that was said of where it is: something about it has failed."""
+        """Forget what name servers said of its address: something has failed there."""
         _groups.forget()
 
     @contextmanager
@@ -110,9 +110,9 @@ class RemoteBroker(ABC):
             return client.commit_log_bounds()
 
     def bounds_in_steps(self, known: Offset | None) -> Steps[OffsetRange | None] | None:
-        """`bounds` in steps, over a kept connection; None if that cannot be.
+        """Return `bounds` in steps, over a kept connection; None if there is none to use.
 
-        The work returns None if more has to be asked: of a broker that has more than `known` and may be elected.
+        The steps return None if one request is not enough: the log ends above `known`, and may be an elected master's.
         """
         address = self.known_remoting()
         if address is None or self.security.tls is not None:
@@ -171,7 +171,7 @@ class BrokerAt(RemoteBroker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoughtBroker(RemoteBroker):
-    """The master of the broker group `name`; the first of the `asked` servers that knows it is believed.
+    """The master of the broker group `name`, according to the first of the `asked` servers that knows it.
 
     If there is no master, now or ever, this is MasterUnreachable. The broker itself tells its HA address (request 26).
     """
@@ -232,7 +232,7 @@ class NamedBroker(SoughtBroker):
     kind = "name server"
 
     def known_remoting(self) -> Address | None:
-        """Return what the first name server has just said."""
+        """Return the address that the first name server has just given."""
         first = self.asked[0]
         groups = _groups.known(self._peer(first))
         with suppress(MasterError):

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 def test_what_a_broker_says_of_itself_is_its_view(each_broker: Broker) -> None:
     with RemotingClient(each_broker.address) as client:
         config, used = client.broker_config(), [float(client.runtime_info()["commitLogDiskRatio"])]
-        view = each_broker.opened().look()
+        view = each_broker.opened().view()
         used.append(float(client.runtime_info()["commitLogDiskRatio"]))
 
     assert ha_address(config) == each_broker.ha_address

@@ -42,7 +42,7 @@ def log_at(broker: AclBroker | AuthBroker, security: RemotingSecurity) -> Rocket
 def refusal_of(log: RocketMQLog) -> AccessDenied:
     """What every request of a slave is refused with, the same for each. It is final, and names broker and request."""
     errors: list[LogtwinError] = [kind.items for kind in log.metadata() if isinstance(kind.items, LogtwinError)]
-    for ask in (log.check, log.bounds, log.look, log.acknowledged_by_master):
+    for ask in (log.check, log.bounds, log.view, log.acknowledged_by_master):
         with pytest.raises(AccessDenied) as caught:
             ask()
         errors.append(caught.value)
@@ -62,7 +62,7 @@ def test_an_account_with_nothing_but_its_keys_is_enough(broker: AclBroker | Auth
     """Every request of a slave, metadata included."""
     log = log_at(broker, broker.user.security(broker.tls))
     log.check()
-    log.look()
+    log.view()
     log.acknowledged_by_master()
     assert [kind.items for kind in log.metadata() if isinstance(kind.items, LogtwinError)] == []
 

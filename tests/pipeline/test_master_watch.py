@@ -27,7 +27,7 @@ class Asked:
         self.error: LogtwinError | None = None
         self._retention = retention
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         self.times += 1
         if self.error is not None:
             raise self.error
@@ -35,7 +35,7 @@ class Asked:
 
 
 def a_watch(start: int, end: int, now_s: float = 10.0, *, retention: MasterRetention | None = RETENTION) -> MasterWatch:
-    watch = MasterWatch(Asked(retention).look)
+    watch = MasterWatch(Asked(retention).view)
     watch.begin({A: span(start, end)}, Offset(start), now_s)
     watch.poll(now_s)
     return watch
@@ -43,7 +43,7 @@ def a_watch(start: int, end: int, now_s: float = 10.0, *, retention: MasterReten
 
 def test_a_master_is_asked_for_a_view_every_half_minute_whether_it_answers_or_not() -> None:
     master = Asked()
-    watch = MasterWatch(master.look)
+    watch = MasterWatch(master.view)
     for quarter in range(4 * 60):
         watch.poll(1000 + quarter / 4)
     assert master.times == 60 / VIEW_EVERY_S

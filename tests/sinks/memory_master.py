@@ -70,7 +70,7 @@ class MemoryMaster(SoleLog):
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.start), Offset(self.start + sum(self.sizes)))
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         return MasterView(role="ASYNC_MASTER", bounds=self.bounds(), retention=self.retention)
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:

@@ -65,7 +65,7 @@ class MemoryPartition(PlainLog):
 
     def chunk(self, covered: OffsetRange) -> Chunk:
         batch = pa.RecordBatch.from_pylist(self.rows(covered), schema=KAFKA_SCHEMA.remove_metadata())
-        records = located(batch, self.topic.name.split("/")[1], self.number)
+        records = located(batch, [(self.topic.name.split("/")[1], self.number)], [len(batch)])
         return Chunk(covered, records, canonical(records), epoch_before(covered.end))  # type: ignore[arg-type] # bytes, so that a script can be pickled
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
@@ -200,7 +200,7 @@ class MemoryTopic:
         ours = [one for one in self.partitions.values() if self.shard is None or self.shard.has(one.log_id)]
         return {one.log_id: Holding(one.bounds(), one.topic_id) for one in ours}
 
-    def look(self) -> MasterView:
+    def view(self) -> MasterView:
         return MasterView(role=None, bounds=OffsetRange(Offset(0), Offset(0)), retention=None)
 
     def log(self, log_id: LogId) -> MemoryPartition:

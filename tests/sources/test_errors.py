@@ -17,7 +17,7 @@ from sources.errors import (
     of_log,
     told_by_spark,
 )
-from sources.visible import visible
+from sources.readable import visible
 
 
 def a_gap() -> Gap:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.instant import instant, iso, moment
+from sources.readable import instant, iso, moment
 
 MICROSECONDS_FOR_MILLISECONDS = 1_795_775_131_123_456 * 1000
 """A time of November 2026 in microseconds, which a producer gave for milliseconds."""

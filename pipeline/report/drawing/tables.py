@@ -23,7 +23,7 @@ from pipeline.report.facts import (
     subject_of,
     subjects,
 )
-from sources.instant import instant
+from sources.readable import instant
 
 _T = TypeVar("_T")
 

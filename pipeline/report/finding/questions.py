@@ -23,8 +23,8 @@ from sinks.delta.delta_log import LoggedVersion, StoredFile, newest
 from sinks.delta.files import dataset_of
 from sinks.storage.errors import failed_by
 from sinks.tables import IS_CURRENT, LOG, TableSpec, metadata_table
-from sources.instant import instant
 from sources.metadata import CONSUMER_OFFSETS, KAFKA_PARTITIONS, MetadataKind
+from sources.readable import instant
 
 TRANSACTION_TOPICS: Final = (
     "RMQ_SYS_TRANS_HALF_TOPIC",

@@ -21,7 +21,7 @@ from pipeline.report.drawing.plotting import SERIES
 from pipeline.report.facts import Commits, LogFacts, Timeline, subject_of
 from sinks.proof.completeness import connected
 from sinks.values.ledger_row import JOINED, STREAM
-from sources.instant import instant
+from sources.readable import instant
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _WIDTHS_S: Final = (

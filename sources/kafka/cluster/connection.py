@@ -85,8 +85,8 @@ class Cluster:
     """The cluster's own id, as its brokers tell it."""
 
     topics: dict[str, Any]
-    """What was learnt of topics over these connections, by name (`sources.kafka.cluster.topics`): forgotten with them,
-    and by who finds that it holds no longer."""
+    """The topics as these connections learned of them, by name (`sources.kafka.cluster.topics`). Whoever finds an entry
+    outdated removes it."""
 
     def __init__(self, settings: KafkaSettings, net: NetworkSelector, manager: KafkaConnectionManager) -> None:
         self._settings = settings
@@ -266,5 +266,5 @@ def ask_again(
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same question may be answered later without anybody's help."""
+    """Whether a retry can help, without anybody's doing."""
     return isinstance(error, LogtwinError) and error.is_transient

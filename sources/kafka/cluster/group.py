@@ -165,7 +165,7 @@ class ConsumerGroup:
         self._asking(lambda: self._check_rights(cluster))
 
     def commit(self, cluster: Cluster, positions: Mapping[TopicPartition, Committed]) -> None:
-        """Tell the group's coordinator how far we are. Positions may be repeated.
+        """Commit our positions to the group. They may be repeated.
 
         Raises as `check` does if the coordinator refuses because of others.
         """

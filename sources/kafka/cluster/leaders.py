@@ -39,7 +39,7 @@ TIERED_TIMEOUT_MS: Final = 10_000
 def bounds(
     cluster: Cluster, topic: Topic, isolation: Isolation, partitions: Iterable[int] | None = None
 ) -> dict[int, OffsetRange]:
-    """Return what can be read of `partitions` (None: of all), with two requests to each leader.
+    """Return the bounds of `partitions` (None: of all), with two requests to each leader.
 
     Raises as `bounds_of_each` does, and the first of its errors.
     """
@@ -70,9 +70,9 @@ def bounds_of_each(
 def bounds_of(
     cluster: Cluster, node_id: int, leading: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, OffsetRange | LogtwinError]:
-    """Return what broker `node_id` has to read of the partitions that it leads, `leading` with the epoch of each.
+    """Return the bounds of partitions that broker `node_id` leads; `leading` has the epoch of each.
 
-    That of a partition may be an error: MasterRefused (the broker does not lead it, or has not caught up),
+    A partition may have an error instead: MasterRefused (the broker does not lead it, or has not caught up),
     ConfigurationError (not allowed). Raises as `Cluster.call` does.
     """
     # The starts first: they only grow, so a deletion meanwhile cannot put a start above its end.
@@ -83,7 +83,7 @@ def bounds_of(
 
 
 def bounds_at(cluster: Cluster, leader: Leader, tp: TopicPartition, isolation: Isolation) -> OffsetRange:
-    """Return what `leader` has to read of one partition.
+    """Return the bounds of one partition.
 
     Raises MasterRefused (it does not lead, or has not caught up), ConfigurationError (not allowed), and as
     `Cluster.call` does.
@@ -223,7 +223,7 @@ def in_order(questions: Sequence[FetchQuestion]) -> list[int]:
 def fetch(
     cluster: Cluster, node_id: int, questions: Sequence[FetchQuestion], *, max_bytes: int, isolation: Isolation
 ) -> Callable[[], list[Fetched]]:
-    """Send `questions` to their leader, and return what waits for the answers to them: about `max_bytes` in all.
+    """Send `questions` to their leader; return a function that waits for their answers, about `max_bytes` in all.
 
     The broker waits half a second if there is nothing yet. An answer is BelowMinimum or AboveMaximum saying what the
     leader holds, Rewritten if its log branched off before the offset, MasterRefused (it does not lead, or not in this
@@ -295,7 +295,7 @@ def _answer(cluster: Cluster, asked: FetchQuestion, found: Mapping[tuple[uuid.UU
 
 
 def _check(cluster: Cluster, asked: FetchQuestion, part: Any) -> None:
-    """Raise what the leader says against going on from the requested offset."""
+    """Raise the leader's error for the requested offset, if there is one."""
     if part.error_code == kafka_errors.OffsetOutOfRangeError.errno:
         _refuse_out_of_range(cluster, asked)
     check_code(part.error_code, f"what follows in {asked.tp}", offset=asked.offset)

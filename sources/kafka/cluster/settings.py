@@ -1,6 +1,6 @@
 """How to reach a Kafka cluster: its servers, the limits of waiting, our identity.
 
-These values travel to tasks and into logs and errors, so a secret is only the place where it can be found
+These values travel to tasks and into logs and errors, so they name secrets and never hold them
 (`sources.access.security`).
 """
 

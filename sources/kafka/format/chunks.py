@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sources.decoding.undecodable import as_damage
 from sources.kafka.format.batches import DEFAULT_LIMITS, AnswerBatches, BatchLimits
-from sources.kafka.format.columns import canonical_and_edges, located_each, record_columns
+from sources.kafka.format.columns import canonical_and_edges, located, record_columns
 from sources.kafka.format.transactions import Aborted, Isolation
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
@@ -98,7 +98,7 @@ def _decoded(taken: Sequence[_Taken], limits: BatchLimits) -> Iterator[DecodedAn
 def _chunks(taken: Sequence[_Taken], limits: BatchLimits) -> list[Chunk | None]:
     records, counts = _columns(taken, limits)
     offsets = records.column("offset").to_numpy()
-    rows = located_each(records, [(one.answer.topic, one.answer.partition) for one in taken], counts)
+    rows = located(records, [(one.answer.topic, one.answer.partition) for one in taken], counts)
     raw, edges = canonical_and_edges(records)
     view, behind = memoryview(raw), np.cumsum(counts).tolist()
     chunks: list[Chunk | None] = []

@@ -88,22 +88,17 @@ _HEAD: Final = np.dtype(
 _HEADER_HEAD: Final = np.dtype([("key_length", ">i4"), ("value_length", ">i4")])
 
 
-def located(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
-    """Add topic and partition to `records` of UNLOCATED_SCHEMA, which makes KAFKA_SCHEMA."""
-    return located_each(records, [(topic, partition)], [len(records)])
+def located(records: pa.RecordBatch, partitions: Sequence[tuple[str, int]], counts: Sequence[int]) -> pa.RecordBatch:
+    """Add topic and partition to `records` of UNLOCATED_SCHEMA, which makes KAFKA_SCHEMA.
 
-
-def located_each(records: pa.RecordBatch, places: Sequence[tuple[str, int]], counts: Sequence[int]) -> pa.RecordBatch:
-    """Like `located`, for the records of several partitions: `counts` are how many are of each of `places`, in order.
-
-    ``sum(counts) == len(records)``.
+    `counts` are how many are of each of `partitions`, in order: ``sum(counts) == len(records)``.
     """
-    topics = [topic for topic, _ in places]
-    place = {
+    topics = [topic for topic, _ in partitions]
+    added = {
         "topic": pa.array(topics, pa.string()).take(pa.array(np.repeat(np.arange(len(topics)), counts))),
-        "partition": pa.array(np.repeat(np.array([at for _, at in places], np.int32), counts)),
+        "partition": pa.array(np.repeat(np.array([number for _, number in partitions], np.int32), counts)),
     }
-    columns = [place[name] if name in place else records.column(name) for name in KAFKA_SCHEMA.names]
+    columns = [added[name] if name in added else records.column(name) for name in KAFKA_SCHEMA.names]
     return pa.RecordBatch.from_arrays(columns, schema=KAFKA_SCHEMA)
 
 

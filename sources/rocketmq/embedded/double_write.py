@@ -58,7 +58,7 @@ class DoubleWriteSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiter:
-    place: tuple[int, int]  # the end of its message, and its turn among those with the same
+    order: tuple[int, int]  # the end of its message, and its turn among those with the same
     answer: asyncio.Future[bool]
 
 
@@ -70,7 +70,7 @@ class GroupTransfer:
         self._acknowledged = acknowledged
         self._timeout_s = timeout_s
         self._turns = itertools.count()
-        self._waiters: list[_Waiter] = []  # by place: an acknowledgement releases the first ones
+        self._waiters: list[_Waiter] = []  # in order: an acknowledgement releases the first ones
         self._has_stopped = False
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class GroupTransfer:
             return False
         loop = asyncio.get_running_loop()
         waiter = _Waiter((end, next(self._turns)), loop.create_future())
-        insort(self._waiters, waiter, key=_place)
+        insort(self._waiters, waiter, key=_order)
         timer = loop.call_later(self._timeout_s, _answer, (waiter,), False)
         try:
             return await waiter.answer
@@ -94,7 +94,7 @@ class GroupTransfer:
 
     def wake(self) -> None:
         """Answer, in the order of the log, all who wait for no more than what is acknowledged now."""
-        released = bisect_left(self._waiters, (self._acknowledged() + 1, 0), key=_place)
+        released = bisect_left(self._waiters, (self._acknowledged() + 1, 0), key=_order)
         _answer(self._waiters[:released], True)
         del self._waiters[:released]  # in one go: deleting one by one would move the others each time
 
@@ -104,13 +104,13 @@ class GroupTransfer:
         _answer(self._waiters, False)
 
     def _forget(self, waiter: _Waiter) -> None:
-        at = bisect_left(self._waiters, waiter.place, key=_place)
+        at = bisect_left(self._waiters, waiter.order, key=_order)
         if self._waiters[at : at + 1] == [waiter]:
             del self._waiters[at]
 
 
-def _place(waiter: _Waiter) -> tuple[int, int]:
-    return waiter.place
+def _order(waiter: _Waiter) -> tuple[int, int]:
+    return waiter.order
 
 
 def _answer(waiters: Iterable[_Waiter], is_acknowledged: bool) -> None:

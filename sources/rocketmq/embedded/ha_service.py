@@ -1,6 +1,6 @@
-"""The master's side of replication: slaves connect, report where they stand, and are sent the log from there on.
+"""The master's side of replication: slaves connect, report their offsets, and are sent the log from there on.
 
-There is one `Slave` per connection, with its own place in the log and its own acknowledged offset. What holds here,
+There is one `Slave` per connection, with its own offset in the log and its own acknowledged one. What holds here,
 and what the original leaves open or does badly (rows HA-01 … HA-32 of the seeds' behaviours):
 
 * Nothing is sent before the first report. That requests the start: 0 is the start of the *last* file, −1 says nothing,

@@ -67,7 +67,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The place of a stored message."""
+    """The offsets of a stored message, in the log and in its queue."""
 
     offset: Offset
     size: int
@@ -191,7 +191,7 @@ class CommitLogStore:
         return found
 
     def _encode(self, puts: Sequence[Put], now_ms: int) -> list[tuple[bytes, Stored]]:
-        """Return the records of `puts` at the end of the log, and their places."""
+        """Return the records of `puts` at the end of the log, and their offsets."""
         encoded: list[tuple[bytes, Stored]] = []
         ahead: dict[tuple[str, int], int] = {}
         at = self._end

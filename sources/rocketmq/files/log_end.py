@@ -1,7 +1,7 @@
-"""The end of a commit log's data, as its broker finds it when it recovers: the first place without a sound record.
+"""The end of a commit log's data, as its broker finds it when it recovers: the first offset without a sound record.
 
-A segment file is allocated whole and zeroed, so its length says nothing. And what stands behind the end is no data,
-whatever it looks like: after a crash a broker ends its log at the first record that is not sound, keeps the bytes
+A segment file is allocated whole and zeroed, so its length says nothing. And the bytes behind the end are no data,
+whatever they look like: after a crash a broker ends its log at the first record that is not sound, keeps the bytes
 behind it, and writes over them later. Only the newest file can have such an end: a broker that ends its log in a file
 deletes the later ones. So a later file that begins with a sound record proves that the log goes on there, and that what
 is wrong before it is damage.
@@ -20,7 +20,7 @@ What it cut off may join the new records by chance, if they are as long as the o
 broker takes it while it holds the lock of the append, so it never decreases along a log unless the clock is set back.
 
 What is proven: every message on the way is whole, and the last byte of the last one has arrived. It was
-not stored before one in front of it; or else sound records now stand where there was nothing when an earlier look ended
+not stored before one in front of it; or else sound records now are where there was nothing when an earlier look ended
 there. A broker writes only at its end, so then all before is its log.
 """
 
@@ -137,7 +137,7 @@ def _seen(file: SegmentMap, hopped: Hopped, limits: Limits, free_from: Offset | 
 
 
 def _behind(file: SegmentMap, at: Offset, limits: Limits) -> Look:
-    """Look at what stands at `at`, behind the messages."""
+    """Return what is at `at`, behind the messages."""
     with file.rest(at) as rest:
         try:
             size = head_size(file.segment, rest, at, limits)

@@ -1,8 +1,8 @@
 """A commit log read from its segment files, while a broker may be appending to it and deleting from its front.
 
 It answers two questions: where the log begins and ends (`bounds`), and what lies in a range (`chunks`). Another process
-may ask the next question, so nothing depends on what is remembered of an earlier one: it spares work, waiting, and
-saying the same again.
+may ask the next question, so no answer depends on an earlier one: what is remembered only saves work, waiting, and
+repeated warnings.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Segments:
 
     @property
     def seen_end(self) -> Offset | None:
-        """The end that this process saw last; None if it has not looked yet."""
+        """The log end that this process saw last; None if it has not looked yet."""
         return None if self._seen.look is None else self._seen.look.end
 
     def _look(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
@@ -203,7 +203,7 @@ class Segments:
             check_within(owned, self.bounds())
 
     def _ends_early(self, segment: Segment, at: Offset, owned: OffsetRange) -> CorruptRecord:
-        """Say why there are zeros at `at`, inside the range to read. Raises AboveMaximum if the log ends there now."""
+        """Return the error for zeros inside the range to read. Raises AboveMaximum if the log ends there now."""
         held = self.bounds()
         check_within(owned, held)
         if at == owned.start:
@@ -212,7 +212,7 @@ class Segments:
         return corrupt(segment, at, problem, "a record", f"zeros; {segment.end:020d} is the next file")
 
     def _gone(self, segment: Segment) -> LogtwinError:
-        """Say why a file that was there is missing: retention took it, or somebody else."""
+        """Return the error for a file that has gone. Raises BelowMinimum if retention took it."""
         segments = list_segments(self._path)
         held = _held_by(segments)
         if segment.start < held.start:
@@ -233,5 +233,5 @@ def _inside(part: Segment | Hole, wanted: OffsetRange) -> OffsetRange:
 
 
 def _held_by(segments: Sequence[Segment]) -> OffsetRange:
-    """Return the range that the files have room for; the log may end earlier."""
+    """Return the range of the files; the log may end earlier."""
     return OffsetRange(segments[0].start, segments[-1].end)

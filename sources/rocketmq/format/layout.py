@@ -88,7 +88,7 @@ TAIL = struct.Struct(
 
 
 class Lead(NamedTuple):
-    """The fields of LEAD by their names: their values, or where they stand."""
+    """The fields of LEAD by their names: their values, or the bytes at which they begin."""
 
     size: int
     magic: int
@@ -114,7 +114,7 @@ def _places(fields: struct.Struct) -> Iterator[int]:
 
 
 LEAD_AT: Final = Lead(*_places(LEAD))
-"""At which byte of a record each field stands."""
+"""At which byte of a record each field begins."""
 
 TAIL_AT: Final = Tail(*_places(TAIL))
 """At which byte behind the store host."""

@@ -97,7 +97,7 @@ def read_stream(master: Address, start: Offset, options: HAReadOptions | None = 
 
 
 class _Patience:
-    """A timer that starts when first asked, because a process busy with other bytes does not wait for the master."""
+    """A timer that starts at its first use: a process that is busy with other bytes does not wait for the master."""
 
     def __init__(self, patience_s: float | None) -> None:
         self._patience_s = float("inf") if patience_s is None else patience_s
@@ -208,7 +208,7 @@ class _Connection:
             )
 
     def next_bodies(self) -> list[bytes]:
-        """Return at least one body of a log that is known to go on; wait for it, but not for ever."""
+        """Return at least one body; the log is known to go on. Waits, but not for ever."""
         heartbeats = 0
         heard_at = time.monotonic()
         while self._unconfirmed.size_bytes <= _MOST_UNCONFIRMED_BYTES:

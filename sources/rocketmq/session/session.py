@@ -100,7 +100,7 @@ class HASession:
         self._heartbeat_interval_s = heartbeat_interval_s
         self._longest_wait_s = longest_wait_s
         self._renew_after_s = renew_after_s
-        self._before: socket.socket | None = None  # kept until the next connection is there; only the thread uses it
+        self._previous: socket.socket | None = None  # kept until the next connection is there; only the thread uses it
         self._connect_timeout_ms = connect_timeout_ms
         self._silence_timeout_s = silence_timeout_ms / 1000
         self._max_frame_bytes = max_frame_bytes
@@ -127,7 +127,7 @@ class HASession:
 
     @property
     def failure(self) -> LogtwinError | None:
-        """What disproved the master at a connection. The session tries again all the same, until it is closed."""
+        """The error that disproved the master at a connection. The session still tries again, until it is closed."""
         return self._failure
 
     @property
@@ -137,11 +137,11 @@ class HASession:
             return SessionState(self._acknowledged, self._connected_since, reconnects, self._last_error)
 
     def reading(self) -> AbstractContextManager[None]:
-        """Fulfil the contract; if connections take turns, report an acknowledgement given inside afterwards.
+        """Implement the contract; if connections take turns, an acknowledgement given inside is reported afterwards.
 
         If the master is of 4.x, or has `inSyncReplicas` up to 2, the session stays connected: one connection's word is
-        enough there, and 4.x would tell producers that no slave is available. Entering raises what asking raises;
-        MasterUnreachable after `close`.
+        enough there, and 4.x would tell producers that no slave is available. Entering raises what asking the master
+        raises, and MasterUnreachable after `close`.
         """
         if self._must_ask or self._turns.are_taken:
             return self._in_turn()
@@ -163,8 +163,8 @@ class HASession:
             self._must_ask = True
 
     def reader_of(self, log: MasterLog) -> MasterLog:
-        """Fulfil the contract. The broker tells each reader anyway whether it counts connections; who has no turn for a
-        batch gets none in the middle of it, though the session may learn meanwhile that they are counted.
+        """Implement the contract. A batch that begins without a turn gets none later, even if the session learns
+        meanwhile that the broker counts connections: the broker tells each reader so.
         """
         takes_no_turn = self._reads_unasked or not self._turns.are_taken
         return replace(log, takes_no_turn=takes_no_turn)  # type: ignore[type-var] # a RocketMQLog
@@ -227,7 +227,7 @@ class HASession:
                 wait_s = min(2 * wait_s, self._longest_wait_s)
             if is_done:
                 break
-        self._leave_the_one_before(is_last=True)
+        self._end_previous(is_last=True)
         self._end()
 
     def _connect_and_serve(self) -> bool:
@@ -237,14 +237,14 @@ class HASession:
         """
         with contextlib.ExitStack() as without_successor:
             without_successor.callback(self._turns.end, is_known=True)  # one that never reported does not count
-            without_successor.callback(self._leave_the_one_before, is_last=True)
+            without_successor.callback(self._end_previous, is_last=True)
             config = self._master.config()
             self._turns.learn(counted_for_s(config))
-            if self._turns.are_taken:  # then the one before would be counted beside the next
-                self._leave_the_one_before(is_last=True)
-            if not self._has_proven():
+            if self._turns.are_taken:  # then the previous one would be counted beside the next
+                self._end_previous(is_last=True)
+            if not self._prove_in_turn():
                 return False
-            address, dialect = self._find(), dialect_of(config)
+            address, dialect = self._resolve(), dialect_of(config)
             if not self._turns.begin():
                 return False
             sock = connect_slave(
@@ -261,31 +261,31 @@ class HASession:
             is_known = True
             raise
         finally:
-            if sock is not self._before:
-                self._leave_the_one_before()
-                self._leave(sock, is_known=is_known)
+            if sock is not self._previous:
+                self._end_previous()
+                self._end_connection(sock, is_known=is_known)
 
-    def _leave(self, sock: socket.socket, *, is_known: bool) -> None:
+    def _end_connection(self, sock: socket.socket, *, is_known: bool) -> None:
         within_s = _HAND_OVER_S if self._turns.are_readers else _GOODBYE_S
         with sock:
             self._turns.end(is_known=is_known or say_goodbye(sock, within_s=within_s))
 
-    def _leave_the_one_before(self, *, is_last: bool = False) -> None:
+    def _end_previous(self, *, is_last: bool = False) -> None:
         """End the previous connection, if there still is one. Its successor keeps the turn, unless it `is_last`."""
-        before, self._before = self._before, None
-        if before is None:
+        previous, self._previous = self._previous, None
+        if previous is None:
             return
         if is_last:
-            self._leave(before, is_known=False)
+            self._end_connection(previous, is_known=False)
             return
-        with before:
-            say_goodbye(before, within_s=_GOODBYE_S)
+        with previous:
+            say_goodbye(previous, within_s=_GOODBYE_S)
 
-    def _has_proven(self) -> bool:
-        """Prove the master. This may take a connection of its own, and its turn; return False if it is not our turn."""
+    def _prove_in_turn(self) -> bool:
+        """Prove the master, which may take a connection and a turn of its own. Return False if it is not our turn."""
         if self._prove is None:
             return True
-        if self._before is not None:  # its turn goes on
+        if self._previous is not None:  # its turn goes on
             self._prove_master(self._prove)
             return True
         if not self._turns.begin():
@@ -306,7 +306,7 @@ class HASession:
                 self._failure = error
             raise
 
-    def _find(self) -> Address:
+    def _resolve(self) -> Address:
         address = self._master.ha()
         if self._address is not None and address != self._address:
             _logger.info("%s: the master is at %s now, no longer at %s", self._log_id, address, self._address)
@@ -336,30 +336,30 @@ class HASession:
                 heartbeat_at = time.monotonic() + self._heartbeat_interval_s
             if is_closing:
                 if _is_gone(sock):  # a master that left before the last report has not got it
-                    raise _loss(sock)
+                    raise _error_of(sock)
                 return True
             if self._turns.are_readers:
                 return False
             if time.monotonic() >= renew_at:
-                self._leave_the_one_before()
-                self._before = None if self._turns.are_taken else sock
+                self._end_previous()
+                self._previous = None if self._turns.are_taken else sock
                 return False
             poller.register(sock, _PEER_GONE if heads.are_over else _PEER_GONE | select.POLLIN)
             wake_at = min(heartbeat_at, renew_at)
             self._heed(poller.poll(max(wake_at - time.monotonic(), 0) * 1000), sock, heads)
 
     def _heed(self, events: list[tuple[int, int]], sock: socket.socket, heads: FirstHeads) -> None:
-        """Consume what woke the thread up, and look at what the master sent or did."""
+        """Consume what woke the thread up, and handle what the master sent or did."""
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
         happened = dict(events).get(sock.fileno(), 0)
         if happened & select.POLLIN:
             if heads.take():
-                self._note_well()
-            self._leave_the_one_before()  # only now is it certain that the master knows this one
+                self._note_counted()
+            self._end_previous()  # only now is it certain that the master knows this one
         elif happened:
-            raise _loss(sock)
+            raise _error_of(sock)
         heads.check_silence()
 
     def _note_connected(self) -> None:
@@ -368,8 +368,8 @@ class HASession:
                 self._connected_since = datetime.now(UTC)
                 self._connections += 1
 
-    def _note_well(self) -> None:
-        """The master counts what is told to it, and its log goes on where the replica ends."""
+    def _note_counted(self) -> None:
+        """Note that the master counts our reports, and that its log goes on where the replica ends."""
         with self._lock:
             self._last_error = None
 
@@ -388,13 +388,13 @@ class HASession:
 
 
 def _is_gone(sock: socket.socket) -> bool:
-    """Whether the other side has left, as far as is known here."""
+    """Whether the other side has closed the connection, as far as is known here."""
     poller = select.poll()
     poller.register(sock, _PEER_GONE)
     return bool(poller.poll(0))
 
 
-def _loss(sock: socket.socket) -> OSError:
-    """Return how a connection ended; a ConnectionResetError if the other side closed it."""
+def _error_of(sock: socket.socket) -> OSError:
+    """Return the error that ended a connection; a ConnectionResetError if the other side closed it."""
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     return OSError(code, os.strerror(code)) if code else ConnectionResetError("the master closed the connection")

@@ -1,12 +1,12 @@
-"""Whose turn it is to be connected to a master that counts connections: the session's, or the reading tasks'.
+"""Turns to be connected to a master that counts connections: of the session, or of the reading tasks.
 
 Brokers of 5.x with `inSyncReplicas` of 3 or more take every connection for a slave of its own. What must hold there:
 
     at most one of a replica's connections has been opened and is not known to have ended
 
-The session's thread and the job agree on it here. If the end of a connection is not known (a task failed, a link went
-dead), it may be counted until the master has not heard from it for some time (`broker_words.counted_for_s`). During
-this quiet time nobody connects.
+The session's thread and the job take turns here. If the end of a connection is not known (a task failed, a link went
+dead), the master may count it until it has not heard from it for some time (`broker_words.counted_for_s`). During this
+quiet time nobody connects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Turn(enum.Enum):
 
 
 class TurnStep(enum.Enum):
-    """What the session or its readers do."""
+    """An action of the session or of its readers."""
 
     BEGIN = "the session begins"
     END = "the session's connection has ended"
@@ -44,8 +44,8 @@ LEADS_TO: Mapping[Turn, Mapping[TurnStep, Turn]] = {
     Turn.ENDING: {TurnStep.END: Turn.READERS, TurnStep.GIVE_BACK: Turn.SESSIONS},
     Turn.READERS: {TurnStep.GIVE_BACK: Turn.NOBODYS},
 }
-"""Which step leads from whose turn to whose. Any other changes nothing: a session is refused where readers want the
-turn, ends what never began, and readers whom nobody counts give back what they did not ask for."""
+"""The turn after each step. A step that is not listed changes nothing: a session is refused where readers want the
+turn, it ends what never began, and readers whom nobody counts give back what they did not ask for."""
 
 
 class NoTurn(nullcontext[None]):
@@ -127,7 +127,7 @@ class Turns:
         return self._quiet_s > 0
 
     def learn(self, forgotten_after_s: float | None) -> None:
-        """Note what the master says, as for `of_readers`."""
+        """Note for how long the master counts a silent connection; None if it counts none."""
         with self._changed:
             self._quiet_s = 0.0 if forgotten_after_s is None else forgotten_after_s
 

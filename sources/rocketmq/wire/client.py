@@ -64,7 +64,7 @@ class RemotingClient(RemotingConnection):
     def is_whole(self) -> bool:
         """Whether it can take another request: nothing has come unasked, such as its end, and our secrets are the same.
 
-        What a broker says unasked is for clients of another kind, so it is no loss.
+        Unasked messages are for clients of another kind, so nothing is lost with them.
         """
         ready = select.poll()  # select.select cannot have a thousand files
         try:

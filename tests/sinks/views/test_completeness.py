@@ -11,9 +11,9 @@ from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason
 from sinks.state.holes import Holes, joined
 from sinks.tables import INCIDENTS, LEDGER, LEDGER_SCHEMA
 from sinks.values.incident import Action, Incident, IncidentRow, State
-from sources.instant import instant
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.readable import instant
 from tests.sinks.views.lake import Asked, Row
 from tests.sinks.views.made_logs import NOON
 from tests.sinks.views.made_topics import ranges_of

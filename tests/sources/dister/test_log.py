@@ -255,7 +255,7 @@ def test_nobody_there_takes_a_promise(tmp_path: Path) -> None:
     with closing(log.open_session()) as session:
         assert isinstance(session, SilentSession)
     assert log.acknowledged_by_master() == {}
-    assert log.look() == MasterView(role="leader", bounds=owned(0, 10_008), retention=None)
+    assert log.view() == MasterView(role="leader", bounds=owned(0, 10_008), retention=None)
     assert (log.address, log.role) == (str(tmp_path), "reader")
     assert log.traits.proves_all
 

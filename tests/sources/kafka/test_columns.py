@@ -52,13 +52,13 @@ def test_every_column_has_a_comment() -> None:
 
 
 def test_records_with_their_place() -> None:
-    records = located(records_of([written(5, b"a", b"b")]), "orders", 3)
+    records = located(records_of([written(5, b"a", b"b")]), [("orders", 3)], [2])
     assert records.schema.equals(KAFKA_SCHEMA, check_metadata=True)
     assert [(row["topic"], row["partition"], row["value"]) for row in records.to_pylist()] == [
         ("orders", 3, b"a"),
         ("orders", 3, b"b"),
     ]
-    assert located(records_of([]), "orders", 3).schema.equals(KAFKA_SCHEMA)
+    assert located(records_of([]), [("orders", 3)], [0]).schema.equals(KAFKA_SCHEMA)
 
 
 def test_the_canonical_bytes_written_by_hand() -> None:
@@ -100,10 +100,15 @@ def test_canonical_bytes_and_lengths_are_those_of_the_dumb_way(batches: list[Wri
     records = records_of(batches)
     part = records.slice(data.draw(st.integers(0, len(records))))  # of arrays that do not begin where their buffers do
     rows = rows_of(part)
-    assert canonical(part) == canonical(located(part, "orders", 1)) == b"".join(map(plain_record, rows))
+    assert (
+        canonical(part) == canonical(located(part, [("orders", 1)], [len(part)])) == b"".join(map(plain_record, rows))
+    )
     apart = [len(plain_record(row)) for row in rows]
     assert canonical_lengths(part).tolist() == apart
-    assert canonical_lengths(located(part, "orders", 1).select(["key", "value", "headers"])).tolist() == apart
+    assert (
+        canonical_lengths(located(part, [("orders", 1)], [len(part)]).select(["key", "value", "headers"])).tolist()
+        == apart
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def alone(answer: FetchAnswer, limits: BatchLimits) -> Chunk | None:
     if found.reached <= answer.wanted.start:
         return None
     covered = OffsetRange(answer.wanted.start, min(found.reached, answer.wanted.end))
-    records = located(found.records, answer.topic, answer.partition)
+    records = located(found.records, [(answer.topic, answer.partition)], [len(found.records)])
     return Chunk(covered, records, memoryview(canonical(records)), found.epoch)
 
 

@@ -247,7 +247,7 @@ def test_beyond_confirm_reads_unconfirmed_bytes() -> None:
 def test_a_look_has_the_epoch_and_the_confirm_offset() -> None:
     with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(ELECTED_BROKER) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
-        view = log.look()
+        view = log.view()
     assert view.epoch == Epoch(3, Offset(4096))
     assert view.confirmed == 4900
 

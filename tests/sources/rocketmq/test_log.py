@@ -126,7 +126,7 @@ def telling(
 
 def test_a_look_at_the_master() -> None:
     with over_ha((serve_log(b""),), telling(1024, 5000)) as (log, master):
-        assert log.look() == MasterView(
+        assert log.view() == MasterView(
             role="SYNC_MASTER",
             bounds=owned(1024, 5000),
             retention=MasterRetention(file_size_bytes=1024, keeps_s=48 * 3600.0, room_bytes=None),

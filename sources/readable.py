@@ -1,11 +1,18 @@
-"""Times as data has them: integers since 1970, UTC, of any size. Pure; nothing here raises for any integer.
+"""Values of others, as people may read them: times of any size, text that commands no terminal. Pure.
 
-A producer or a master may give microseconds for milliseconds, or have a clock that is wrong. Python's own times end
-with the year 9999. So every time that comes from data becomes a `datetime`, or text for a person or a program, here.
+A producer or a master may give microseconds for milliseconds, or have a clock that is wrong, and Python's own times end
+with the year 9999. So every time that comes from data, an integer since 1970, UTC, becomes a `datetime` or text here.
+Nothing raises for any integer.
+
+Field names, remarks of brokers, topics and bodies come from people and programs that logtwin knows nothing of. On a
+terminal a control character could clear the screen, or forge a line; one that turns the direction of writing makes a
+text look like another. Whatever people read goes through `visible`. What programs read (JSON, CSV, Parquet) does not:
+there a value stays what it is.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import Final
 
@@ -40,3 +47,16 @@ def moment(at_us: int) -> str:
     """Return the time for a person, to the second: ``2026-11-21 14:02:11 UTC``."""
     day, _, clock = iso(at_us, "seconds").partition("T")
     return f"{day} {clock.partition('+')[0]} UTC"
+
+
+_CONTROLS: Final = re.compile(
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""The controls of C0 and C1, but for the line feed, those of writing direction, Unicode's line breaks, lone halves of
+characters."""
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """`text` with its control characters as escapes, such as ``\\x1b``; with `lines` it may have more than one line."""
+    shown = _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+    return shown if lines else shown.replace("\n", r"\n")
