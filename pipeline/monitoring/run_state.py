@@ -171,7 +171,7 @@ def tellers(runs: Iterable[Run], log_id: str, now: datetime) -> list[RunState]:
 
 
 def superseded(runs: Sequence[Run], now: datetime) -> list[Run]:
-    """The runs that are not live, and all of whose logs other runs have had since."""
+    """The runs that are not live, and whose words count for none of their logs."""
     telling = {
         one.writer.run for log_id in {at for run in runs for at in run.logs} for one in tellers(runs, log_id, now)
     }
