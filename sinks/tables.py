@@ -344,7 +344,7 @@ def removed_table(log_id: LogId) -> TableSpec:
 
 
 def with_identity(table: TableSpec, log_id: LogId, epoch: int, records: pa.RecordBatch) -> pa.RecordBatch:
-    """`records` of a log as rows of `table`, whose first columns are the log and its epoch."""
+    """Make rows of `table` from `records` of a log; its first columns are the log and its epoch."""
     return with_identities(table, [(log_id, epoch)], [records.num_rows], records)
 
 

@@ -29,7 +29,7 @@ _COMMITS_A_CHECKPOINT: Final = "20"
 
 
 def absolute(warehouse: str) -> str:
-    """`warehouse` in a form that tasks and driver both understand. Raises ConfigurationError as `placed` does."""
+    """Return `warehouse` in a form that tasks and driver both understand. Raises as `placed` does."""
     return str(placed(warehouse, "warehouse"))
 
 
@@ -173,6 +173,6 @@ def empty_view(spec: TableSpec) -> str:
 
 
 def literal(text: str) -> str:
-    """`text` as a Spark SQL string literal."""
+    """Quote `text` as a Spark SQL string literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

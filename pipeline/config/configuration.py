@@ -348,7 +348,7 @@ def parse(given: Mapping[str, Any], *, where: str, environment: Mapping[str, str
 def _over(
     given: Mapping[str, Any], names: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
-    """`given` with the values of the variables `names`, by their keys; and what an error says of these."""
+    """Put the values of the variables `names` over `given`, by their keys; also return what an error says of these."""
     set_there = {key: environment[name] for key, name in names.items()}
     return {**given, **set_there}, f" with {', '.join(names.values())} of the environment" if names else ""
 

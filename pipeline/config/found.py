@@ -147,7 +147,7 @@ def _for_job(roster: Roster[Options], held: Mapping[LogId, bool], *, available_n
 
 
 def from_oldest(options: Options) -> Options:
-    """`options` of a log that a pattern has found later than others: it begins at its oldest record."""
+    """Let a log that a pattern has found later than others begin at its oldest record."""
     return options.model_copy(update={"starting_offset": EARLIEST})
 
 
@@ -222,7 +222,7 @@ def _candidates(config: Config, flaws: dict[str, list[ConfigurationError]]) -> I
 
 
 def _owner(warehouse: str, rivals: Sequence[_Candidate]) -> _Candidate | None:
-    """Whose the name is: if several claim it, the one by which the table was made."""
+    """Find the owner of a name: if several claim it, the one by which the table was made."""
     if len(rivals) == 1:
         return rivals[0]
     made = made_by(warehouse, rivals[0].entry.name)

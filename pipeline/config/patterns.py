@@ -153,7 +153,7 @@ def parsed_topics(given: Mapping[str, Any], *, where: str) -> Topics:
 
 
 def _check_start(given: object, where: str) -> None:
-    """Only the earliest and the latest offset are allowed: the replica itself keeps the positions after that."""
+    """Allow only the earliest and the latest offset: the replica itself keeps the positions after that."""
     if given not in (EARLIEST, LATEST):
         raise ConfigurationError(
             f"{where}: starting_offset is not usable", expected=f"{EARLIEST} or {LATEST}", found=repr(given)

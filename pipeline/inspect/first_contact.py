@@ -114,8 +114,8 @@ def _log_words(master: Master) -> str:
 
 
 def _topic_words(master: Master) -> str:
-    """Also what its group has committed: that asks for our rights on it."""
-    held = master.poll({})
+    """Describe a topic, and what its group has committed: asking for that checks our rights on it."""
+    held = master.held({})
     for one in held.values():
         if isinstance(one, LogtwinError):
             raise one

@@ -109,7 +109,7 @@ def status_of(subject: Subject, run: RunState | None, answer: MasterAnswer, now:
 
 
 def _of_same_log(subject: Subject, answer: MasterAnswer) -> MasterAnswer:
-    """`answer`, or an error if the topic was created again: its offsets say nothing about the replicated one."""
+    """Return `answer`, or an error if the topic was created again: its offsets say nothing about the replicated one."""
     if subject.identity is None or answer.identity in (None, subject.identity):
         return answer
     return MasterAnswer(
@@ -151,7 +151,7 @@ def _acknowledged_before_the_end(run: RunState | None, states: Mapping[int, LogS
 
 
 def _at_most(position: Offset | None, acknowledged: Offset | None) -> Offset | None:
-    """`acknowledged`, unless a repair has taken the log back behind it since."""
+    """Return `acknowledged`, unless a repair has taken the log back behind it since."""
     return None if position is None or acknowledged is None or acknowledged > position else acknowledged
 
 

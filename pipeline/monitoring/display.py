@@ -80,7 +80,7 @@ class _Shown:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """For programs, in units that need no reading."""
+        """The facts for programs, in plain units."""
         return {
             "log": self.of.log_id,
             "phase": self.of.phase,
@@ -121,7 +121,7 @@ class Display:
                 self._live.stop()
 
     def __call__(self, logs: list[Progress]) -> bool:
-        """Show them. Always True: a display never ends a job."""
+        """Show the progress of all logs. Returns True, because a display never ends a job."""
         now_s = self._clock()
         shown = [self._shown(progress, now_s) for progress in logs]
         if self._live is not None:
@@ -207,7 +207,7 @@ def held_back_by_transaction(offsets: int) -> str:
 
 
 def age(at: datetime, now: datetime) -> str:
-    """How long ago `at` was; 0 s where the clock that said so is ahead of ours."""
+    """How long ago `at` was; 0 s if the clock behind it is ahead of ours."""
     return duration(max(0.0, (now - at).total_seconds()))
 
 

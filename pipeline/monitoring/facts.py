@@ -85,7 +85,7 @@ def metrics_of(declared: type) -> Iterator[tuple[Metric, Callable[[Any], Any]]]:
 
 
 def _annotations(declared: type) -> Iterator[tuple[str, Any, object]]:
-    """Each thing that annotates a field: the field's name, its type hint, and the thing."""
+    """Yield each annotation of a field: the field's name, its type hint, and the annotation."""
     for name, hint in get_type_hints(declared, include_extras=True).items():
         yield from ((name, hint, one) for one in getattr(hint, "__metadata__", ()))
 
@@ -100,14 +100,14 @@ def as_json(of: object, readers: Readers, unit: Unit, units: tuple[Unit, ...] = 
 def _told(
     declared: type, readers: Readers, unit: Unit, units: tuple[Unit, ...]
 ) -> tuple[dict[str, None], dict[str, str]]:
-    """All keys in order, and the name of the field that is told under a key."""
+    """All keys in order, each with the name of its field."""
     told = {name: fact for name, fact in facts_of(declared).items() if fact.readers & readers}
     nulls = dict.fromkeys(key for fact in told.values() for key in fact.keys(units))
     return nulls, {fact.key.replace(UNIT, unit): name for name, fact in told.items()}
 
 
 def told_by(said: Mapping[str, Any], facts: T) -> T:
-    """`facts` with what `said`, from `as_json`, says of them; what it does not say stays."""
+    """Return `facts` updated by `said`, which comes from `as_json`; what it lacks stays."""
     keys = {name: fact.key for name, fact in facts_of(type(facts)).items() if fact.key in said}
     return replace(facts, **{name: said[key] for name, key in keys.items()})
 

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A log of the run. `before`: what runs said of it that had it before, except those it was taken over from."""
+    """A log of the run. `before`: the words of runs that had it before, except those that it was taken over from."""
 
     log_id: str
     progress: Callable[[], Progress]
@@ -57,7 +57,7 @@ class _Entry:
     said: dict[str, Any] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Find out what to say now. What did not change is not said anew, and an end is the last word."""
+        """Note the facts to publish now. Those that did not change are not written again, and an end is final."""
         if self.ended_at is not None:
             return
         now = self.progress()
@@ -141,13 +141,13 @@ class Publisher:
             self._news.wait_for(lambda: self._written >= mine)
 
     def leave(self, log_id: str) -> None:
-        """Say no more that this run has it: another one has taken it, and is waited for."""
+        """Publish no longer that this run has the log: another one has taken it, and is waited for."""
         with self._news:
             self._entries = {at: one for at, one in self._entries.items() if at != log_id}
         self.changed(log_id)
 
     def held_by_others(self, topic: str, wanted: Iterable[LogId]) -> dict[LogId, str]:
-        """Which of these partitions of a topic other runs have that live, and who."""
+        """Return those of a topic's partitions that other live runs have, and which run."""
         entry, now = self._entries.get(topic), datetime.now(UTC)
         known = {self._writer.run} if entry is None else entry.known
         states = (run.of(topic) for run in self._seen() if run.writer.run not in known)
@@ -160,7 +160,7 @@ class Publisher:
         }
 
     def waits_for(self, log_id: str, held: Mapping[LogId, str]) -> None:
-        """Say what is waited for of a log or topic, and which run has it."""
+        """Publish which parts of a log or topic this run waits for, and which run has each."""
         with self._news:
             self._waits = {**self._waits, log_id: {str(one): who for one, who in held.items()}}
 
@@ -261,7 +261,7 @@ class OtherJobs:
         self._are_ignored = False
 
     def enter(self, progress: Callable[[], Progress], *, take_over: bool) -> Sequence[RunState]:
-        """`Publisher.enter`. With `take_over` nobody is waited for until the start ends, which `tell` says.
+        """Call `Publisher.enter`. With `take_over` nobody is waited for until the start ends, which `tell` says.
 
         Raises AlreadyRunning; HeldElsewhere for a shard.
         """
@@ -275,11 +275,11 @@ class OtherJobs:
             raise self.waited_for(str(error.found)) from error
 
     def leave(self) -> None:
-        """Say no more that this job has the master's log."""
+        """Publish no longer that this job has the master's log."""
         self._publisher.leave(str(self._master))
 
     def holding(self, wanted: Iterable[LogId]) -> Mapping[LogId, str]:
-        """Which of some partitions others have, and who."""
+        """Return those of some partitions that other runs have, and which run."""
         if not self._is_shared or self._are_ignored:
             return {}
         return self._publisher.held_by_others(str(self._master), wanted)

@@ -152,7 +152,7 @@ class RunState:
 
 
 def tellers(runs: Iterable[Run], log_id: str, now: datetime) -> list[RunState]:
-    """Who tells a log or topic: the live run that has it, or else the one that had it last. Empty if none ever had.
+    """The runs whose words about a log or topic count: the live run that has it, or else the last that had it.
 
     Of several live runs it is the one that began with it last: it took it over. Shards of a job may share a topic: then
     each tells the partitions that none before it in this list tells.
@@ -171,7 +171,7 @@ def tellers(runs: Iterable[Run], log_id: str, now: datetime) -> list[RunState]:
 
 
 def superseded(runs: Sequence[Run], now: datetime) -> list[Run]:
-    """The runs that are not live, and of whose logs others tell all."""
+    """The runs that are not live, and whose words count for none of their logs."""
     telling = {
         one.writer.run for log_id in {at for run in runs for at in run.logs} for one in tellers(runs, log_id, now)
     }
@@ -303,7 +303,7 @@ def runs_of(warehouse: str) -> list[Run]:
 
 
 def runs_seen(warehouse: str) -> list[Run]:
-    """`runs_of` for whoever only shows them: none, with a warning, if they cannot be read."""
+    """Read the runs, to show them: none, with a warning, if they cannot be read."""
     try:
         return runs_of(warehouse)
     except OSError as error:

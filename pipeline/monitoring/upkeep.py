@@ -83,7 +83,7 @@ class Upkeep:
         return as_json(self, readers, "bytes")
 
     def after(self, done: Done, seconds: float) -> Upkeep:
-        """With one more step."""
+        """Return the upkeep with one more step."""
         sums = {one.name: getattr(self, one.name) + getattr(done, one.name) for one in fields(done)}
         return replace(self, seconds=round(seconds, 1), steps=self.steps + 1, **sums)
 
@@ -153,7 +153,7 @@ class Telling:
         self._say()
 
     def goes_on(self) -> None:
-        """It is in the midst of a step, which may take long: a log may have many files to merge."""
+        """Note that a step is still under way: it may take long, because a log may have many files to merge."""
         if self._seconds - self._said_at_s > _TOLD_EVERY_S:
             self._now = replace(self._now, seconds=round(self._seconds, 1))
             self._say()
@@ -163,7 +163,7 @@ class Telling:
         self._say()
 
     def ended(self, why: str | None = None) -> None:
-        """It is over; `why` it ended before all of it was done."""
+        """Note the end; `why` is the reason if not all of it was done."""
         at = _iso(datetime.now(UTC))
         is_whole = why is None and not self._now.failures
         self._now = replace(

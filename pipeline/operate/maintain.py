@@ -363,7 +363,7 @@ def _joined(one: MaintenanceStep) -> str:
 
 
 def _deleted(one: MaintenanceStep, what: str, several: str) -> str:
-    """How many files were deleted, of how many."""
+    """Say how many files were deleted, of how many."""
     gone, size_bytes = one.files_before - one.files_after, one.bytes_before - (one.bytes_after or 0)
     return f"{number(gone)} of {count(one.files_before, what, several)}, {size(size_bytes)}, deleted" if gone else ""
 

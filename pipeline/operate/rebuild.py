@@ -39,7 +39,7 @@ _BLANK_COLUMNS: Final = ("offset", "size", "kind")
 
 
 def holed(log_id: LogId, missing: Sequence[OffsetRange], expected: str, with_zero_holes: str) -> ReplicaError:
-    """The error that the files would lack the ranges `missing`; `with_zero_holes` says what that option does."""
+    """Return the error for files that would lack the ranges `missing`; `with_zero_holes` says what that option does."""
     shown = ", ".join(map(str, missing[:_HOLES_SHOWN]))
     more = f" and {len(missing) - _HOLES_SHOWN:,} more" if len(missing) > _HOLES_SHOWN else ""
     return ReplicaError(

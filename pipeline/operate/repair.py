@@ -84,7 +84,7 @@ def _opened(spark: SparkSession, config: Config, subject: ConfiguredLog) -> Repa
 
 
 def _check_idle(warehouse: str, log_id: str) -> None:
-    """Raises AlreadyRunning if a job replicates the log. An unreadable file hinders nothing: the table is the fence."""
+    """Raise AlreadyRunning if a job replicates the log. An unreadable file hinders nothing: the table is the fence."""
     try:
         runs = runs_of(warehouse)
     except OSError as error:

@@ -251,7 +251,7 @@ def _unmatched(
     ranges: Mapping[LogId, Sequence[OffsetRange]],
     topics: Sequence[str],
 ) -> Iterator[UnmatchedTopic]:
-    """Why there is no message of these `topics`."""
+    """Find out why there is no message of these `topics`."""
     if not topics:
         return
     records: dict[str, int] = {}

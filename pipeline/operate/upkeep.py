@@ -79,7 +79,7 @@ class TableUpkeep:
             self._thread.join(_JOIN_S)
 
     def request_stop(self) -> None:
-        """Ask it to end after the piece that is under way; from any thread or a signal handler."""
+        """Ask the upkeep to end after the piece that is under way; from any thread or a signal handler."""
         self._stop.set()
 
     def progress(self) -> Upkeep | None:
@@ -93,7 +93,7 @@ class TableUpkeep:
             wait_s = self._look()
 
     def _look(self) -> float:
-        """Do what is due. Returns after how many seconds to look again."""
+        """Do what is due. Returns the seconds until the next look."""
         try:
             now = datetime.now(UTC)
             before = self._file.read(now)
@@ -113,7 +113,7 @@ class TableUpkeep:
         return self._due_s(self._now)
 
     def _due_s(self, last: Upkeep) -> float:
-        """How long after the beginning of the last upkeep the next one is due."""
+        """How long after the beginning of the last upkeep the next is due."""
         if last.ended_at is None:
             return 0.0  # it was killed
         return self._every_s if last.error is None else self._every_s / 6
@@ -132,11 +132,11 @@ class TableUpkeep:
         self._say(failed[0] if failed else None)
 
     def _steps(self, note: Callable[[LogtwinError], None], rest: Callable[[], None]) -> Iterator[MaintenanceStep]:
-        """The steps. Which logs there are now is asked in here, so that `told` tells of a failure of that, too."""
+        """Do the steps. The logs are looked up in here, so that `told` reports a failure of that, too."""
         yield from Maintenance(self._spark, found_now(self._config), dry_run=False, pace=rest).run(note)
 
     def _rest(self, telling: Telling) -> None:
-        """Let the batches go first. Raises _Stopped."""
+        """Wait, so that batches go first. Raises _Stopped."""
         telling.goes_on()
         worked_s = time.monotonic() - self._worked_since_s
         if self._stop.wait(min(worked_s, _LONGEST_REST_S)):

@@ -315,7 +315,7 @@ def _number(log_id: str) -> int:
 
 
 def _known(which: Callable[[list[_Value]], _Value], values: Iterable[_Value | None]) -> _Value | None:
-    """`which` of the values that are known; None if none is."""
+    """Apply `which` to the values that are known; None if none is."""
     found = [value for value in values if value is not None]
     return which(found) if found else None
 
@@ -323,6 +323,6 @@ def _known(which: Callable[[list[_Value]], _Value], values: Iterable[_Value | No
 def _all(
     which: Callable[[list[int]], int], logs: Sequence[LogFacts], value: Callable[[LogFacts], int | None]
 ) -> int | None:
-    """`which` of the logs' values; None unless all are known."""
+    """Apply `which` to the logs' values; None unless all are known."""
     found = [one for one in map(value, logs) if one is not None]
     return which(found) if len(found) == len(logs) else None

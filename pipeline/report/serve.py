@@ -223,7 +223,7 @@ class _Handler(WSGIRequestHandler):
     timeout = _SILENT_S
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: the address is a secret."""
+        """Log nothing: the address is a secret."""
 
 
 class PageServer:

@@ -60,7 +60,7 @@ class PlanPart(NamedTuple):
 
 
 def parts(plan: Any) -> Iterator[PlanPart]:
-    """`plan` itself first, then what is in it, but for containers and what has no parts.
+    """Yield `plan` itself, then its parts, but for containers and what has no parts.
 
     A part is looked into after it was judged by whoever takes it from here: one that may not be there need have no
     fields that can be followed.
@@ -203,14 +203,14 @@ class Authority:
     warehouse: Place = LOCAL
 
     def kind_of(self, statement: Statement) -> StatementKind:
-        """Judges all but the names of tables and functions, which statements before it may make.
+        """Judge a statement without its names of tables and functions, which statements before it may make.
 
         Raises QueryError where it would do what it must not, PySpark's ParseException where Spark cannot read it.
         """
         return _kind(_Judgement(self, statement).of_forms()[0].simple_name)
 
     def frame_of(self, statement: Statement, tables: Callable[[], Iterable[str]]) -> DataFrame:
-        """Judges it with all that the session knows, and runs it; `tables` says which tables and views it has.
+        """Judge a statement by all that the session knows, and run it; `tables` names its tables and views.
 
         Raises as `kind_of`, and PySpark's exceptions where Spark cannot make a plan, or run a command.
         """
@@ -240,7 +240,7 @@ class _Judgement:
         self._plan = self._state.sqlParser().parsePlan(statement.text)
 
     def of_forms(self) -> list[PlanPart]:
-        """Every part of the statement, and of a function's body. Raises QueryError."""
+        """Check every part of the statement, and of a function's body. Raises QueryError."""
         found, waiting = list[PlanPart](), [self._plan]
         while waiting:
             for part in parts(waiting.pop()):
@@ -253,7 +253,7 @@ class _Judgement:
         return found
 
     def of_names(self, found: list[PlanPart], tables: Callable[[], Iterable[str]]) -> Any:
-        """The plan. Raises QueryError for a table or a function that is not the session's."""
+        """Return the plan. Raises QueryError for a table or a function that is not the session's."""
         withs = {name.lower() for one in found if one.simple_name == "UnresolvedWith" for name in self._withs(one.java)}
         for name, java in ((one.simple_name, one.java) for one in found):
             if name in ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView"):

@@ -33,7 +33,7 @@ _SNIPPET: Final = 80
 def failure(
     error: PySparkException | Py4JJavaError, statement: Statement, tables: Callable[[], Iterable[str]]
 ) -> LogtwinError:
-    """`error` of `statement`; `tables` says which are known."""
+    """Explain the `error` of `statement`; `tables` are those that are known."""
     if isinstance(error, Py4JJavaError):
         return _of_a_task(error, statement)
     condition, facts = error.getCondition() or "", error.getMessageParameters() or {}
@@ -54,7 +54,7 @@ def failure(
 
 
 def gone(statement: Statement) -> QueryError:
-    """Java has ended, as it does where its memory is not enough."""
+    """Return the error for Java that has ended, as it does for lack of memory."""
     return QueryError(
         f"line {statement.line}: Spark ended while it ran this",
         found=_short(statement.text.splitlines()[0]),
@@ -63,7 +63,7 @@ def gone(statement: Statement) -> QueryError:
 
 
 def no_table(name: str, tables: Iterable[str], statement: Statement, line: int) -> QueryError:
-    """The statement names a table in its line `line`, from 1, that is none of `tables`."""
+    """Return the error for a table that is none of `tables`, in line `line` of the statement, from 1."""
     near = get_close_matches(name.lower(), tables, n=2, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}? {_TABLES}" if near else _TABLES
     return _query_error(f"there is no table or view {name}", statement, line, hint)
@@ -84,7 +84,7 @@ def _query_error(problem: str, statement: Statement, line: int, hint: str | None
 
 
 def _line_in(text: str) -> int:
-    """The line of the statement, from 1, in what Spark says of it; the first one where it says none."""
+    """The line of the statement, from 1, by Spark's message; the first if it names none."""
     at = _LINE.search(text)
     return 1 if at is None else int(at[1])
 
@@ -108,7 +108,7 @@ def _unreadable(found: str) -> ReplicaError:
 
 
 def _sentence(message: str) -> str:
-    """Without Spark's name of the error, its code, and the plan that comes after it."""
+    """Strip Spark's name of the error, its code, and the plan that comes after it."""
     return _NOISE.sub("", message).strip().splitlines()[0].rstrip(".") if message.strip() else "Spark does not say why"
 
 

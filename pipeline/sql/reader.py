@@ -127,7 +127,7 @@ class Reader:
 
     @classmethod
     def opened(cls, config: Config, past: Past | None, text: str | None = None) -> Self:
-        """Knows the tables and views in the warehouse of `config`, as they are or were. Raises ReplicaError.
+        """Open a reader of the warehouse of `config`, as its tables are or were. Raises ReplicaError.
 
         With `text`, all that will be asked, it opens of the present only what that names: half of the time goes there.
         """
@@ -152,7 +152,7 @@ class Reader:
         return cls(spark, warehouse, known=lambda: all_names(spark, config.warehouse))
 
     def check(self, text: str) -> list[Checked]:
-        """Every statement of `text`; none of them is run. Raises QueryError."""
+        """Check every statement of `text`, and run none. Raises QueryError."""
         return [self._checked(one) for one in split(text).all]
 
     def answer(self, one: Checked, use: Callable[[DataFrame], _Made]) -> _Made:
@@ -170,7 +170,7 @@ class Reader:
         return Authority(self.spark, self.warehouse)
 
     def _frame(self, statement: Statement) -> DataFrame:
-        """Judged once more: what ran since it was checked may have given its words and names another meaning."""
+        """Judge it once more: statements that ran since the check may have given its names another meaning."""
         return self._authority.frame_of(statement, self.tables)
 
     def tables(self) -> list[str]:
@@ -192,12 +192,12 @@ class Reader:
 
 
 def say(line: str) -> None:
-    """On standard error."""
+    """Print to standard error."""
     err.print(line, highlight=False)
 
 
 def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int | None, tell: Tell = say) -> None:
-    """All statements of `text`, once all of them are found sound; what settings answer is not written.
+    """Run all statements of `text`, once all of them are found sound; answers of settings are not written.
 
     `width` is a terminal's, None of anything else. `tell` gets what is not part of a result.
     Raises QueryError, ReplicaError, and what `sink` raises.
@@ -222,7 +222,7 @@ def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int
 def run_one(
     reader: Reader, one: Checked, form: Format, sink: BinaryIO, width: int | None, tell: Tell = say
 ) -> WrittenRows:
-    """One statement. Tells where rows were left out."""
+    """Run one statement. Say if rows were left out."""
     write = writer(form, width=width, most=TABLE_CHARACTERS if one.kind is StatementKind.QUERY else None)
     written = reader.answer(one, lambda frame: write(frame, sink) if frame.columns else WrittenRows(0))
     sink.flush()

@@ -58,7 +58,7 @@ TABLE_CHARACTERS: Final = 1000
 
 
 def arrow_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
-    """Names of columns must have no dots."""
+    """Yield the rows. Names of columns must have no dots."""
     packed = frame.mapInArrow(_packed, "batch BINARY")
     for row in packed.toLocalIterator(prefetchPartitions=True):
         with pa.ipc.open_stream(row[0]) as stream:
@@ -66,7 +66,7 @@ def arrow_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: each batch as one row."""
+    """Pack each batch into one row. Runs in a task."""
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     for batch in batches:
         sink = pa.BufferOutputStream()
@@ -76,18 +76,18 @@ def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def json_lines(frame: DataFrame) -> Iterator[str]:
-    """Each row as a JSON object, its columns in order."""
+    """Yield each row as a JSON object, its columns in order."""
     lines = frame.select(F.to_json(F.struct("*"), _OPTIONS).alias("line"))
     return (line for batch in arrow_batches(lines) for line in batch["line"].to_pylist())
 
 
 def cells(frame: DataFrame) -> Iterator[Cells]:
-    """Each row as the texts of its values, in order; None for null. Columns may have the same name."""
+    """Yield each row as the texts of its values, in order; None for null. Columns may have the same name."""
     return map(_cells, json_lines(_flat(frame, None)))
 
 
 def first_cells(frame: DataFrame, rows: int, most: int | None) -> list[Cells]:
-    """The same of the first `rows` rows; of a value that is longer than `most`, somewhat more than so many characters.
+    """Return the cells of the first `rows` rows; of a value longer than `most`, somewhat more than so many characters.
 
     None: all of it.
     """

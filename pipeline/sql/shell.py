@@ -71,7 +71,7 @@ class Names:
     keywords: tuple[str, ...] = ()
 
     def suggestions(self, before: str, after: str = "") -> list[Suggestion]:
-        """For the word that `before`, the text up to the cursor, ends with; what is likeliest comes first."""
+        """Suggest for the last word of `before`, the text up to the cursor; the likeliest comes first."""
         typed = _TYPED.match(before)
         if typed is None or is_open(before):
             return []
@@ -105,7 +105,7 @@ class Names:
 
 
 def _beginning(word: str, suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """Those that begin with `word`, each once; in small letters where `word` is. A name with a control character, which
+    """Names that begin with `word`, each once; in small letters if `word` is. A name with a control character, which
     a producer may give a field, is not offered: it would be typed.
     """
     found: dict[str, Suggestion] = {}
@@ -171,7 +171,7 @@ class Shell:
                 loop.call_soon_threadsafe(self._end_if_failed)
 
     def _end_if_failed(self) -> None:
-        """In the prompt's thread."""
+        """Leave the prompt if opening failed. Runs in the prompt's thread."""
         app = self._prompt.app
         error = self._opened.exception() if self._opened.done() else None
         if error is not None and app.future is not None and not app.future.done():
@@ -263,7 +263,7 @@ def _bindings() -> KeyBindings:
 
 
 def _is_finished(text: str) -> bool:
-    """Whether Enter runs it: every statement has its semicolon, or it is a word of the shell's own."""
+    """Whether Enter runs the text: every statement has its semicolon, or it is a word of the shell's own."""
     word = _bare(text).partition(" ")[0]
     return word.startswith("\\") or word in (*_LEAVE, *_HELP) or split(text).rest is None
 
@@ -273,7 +273,7 @@ def _bare(text: str) -> str:
 
 
 def _history_file() -> Path:
-    """Only for its owner: a query may name what is in messages."""
+    """The file of the history, readable by its owner alone: a query may name what is in messages."""
     file = cache_folder() / "sql_history"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)

@@ -59,7 +59,7 @@ class Split(NamedTuple):
 
     @property
     def all(self) -> tuple[Statement, ...]:
-        """With the rest as the last one: a file need not end with a semicolon."""
+        """All statements, with the rest as the last one: a file need not end with a semicolon."""
         return self.statements if self.rest is None else (*self.statements, self.rest)
 
 
@@ -86,7 +86,7 @@ def _statement(text: str, start: int, end: int) -> Statement:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, int, int]]:
-    """Kind, start and end of each piece; ``open`` is a string, name or comment that the text does not end."""
+    """Yield kind, start and end of each piece; ``open`` is a string, name or comment that the text does not end."""
     at = 0
     while piece := _PIECE.match(text, at):
         kind, end = str(piece.lastgroup), piece.end()

@@ -70,7 +70,7 @@ def facts_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _Visible(Console):
-    """Whatever it is given to show, only rich itself commands the terminal."""
+    """Shows whatever it is given so that only rich itself commands the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for one in super().render(renderable, options):

@@ -70,7 +70,7 @@ def _is_free(port: int) -> bool:
 
 
 def ending_with_us(command: list[str], by: signal.Signals = signal.SIGKILL) -> list[str]:
-    """`command`, changed so that `by` ends its process when the thread that starts it ends, for whatever reason."""
+    """Change `command` so that `by` ends its process when the thread that starts it ends, for whatever reason."""
     return [sys.executable, "-IS", __file__, str(os.getpid()), str(by.value), *command]
 
 

@@ -50,7 +50,7 @@ def text_of(name: str) -> str:
 
 
 def write_files(to: Path) -> list[Path]:
-    """Write what is no document to its places below `to`. What is there already, with the same content, stays.
+    """Write all files but documents to their places below `to`. A file that is there with the same content stays.
 
     Raises ConfigurationError, and writes nothing, if a file there has another content.
     """
@@ -82,7 +82,7 @@ def _name(page: Path) -> str:
 
 
 def _folder() -> Path:
-    """Raises ConfigurationError if it did not come along, as with the code alone that spark-submit has distributed."""
+    """Find the folder. Raises ConfigurationError if it did not come along: spark-submit distributes code alone."""
     tree = Path(__file__).parents[2]
     if (tree / _SIGN).is_file():
         return tree

@@ -83,7 +83,7 @@ class Scope:
 
     @property
     def range(self) -> OffsetRange:
-        """Which offsets; without an `end` also that there is nothing beyond the position."""
+        """The offsets to compare; without an `end` also whether there is anything beyond the position."""
         return OffsetRange(Offset(self.start or 0), END if self.end is None else Offset(self.end))
 
     @property

@@ -311,5 +311,5 @@ class SectionComparer:
 
 
 def _unless_worse(found: Compared, verdict: Verdict, error: str | None = None) -> Compared:
-    """`found` with `verdict` if it equals the ledger; otherwise unchanged, because its own verdict is worse."""
+    """Return `found` with `verdict` if it equals the ledger; otherwise unchanged, because its own verdict is worse."""
     return replace(found, verdict=verdict, error=error) if found.verdict is Verdict.EQUAL else found

@@ -76,7 +76,7 @@ class ConditionalCommitter:
         self._kernel, self._java, self._path = names.io.delta.kernel, names.java, names.org.apache.hadoop.fs.Path
 
     def check_store(self) -> None:
-        """Try whether the store keeps to the condition, once a process.
+        """Check once a process that the store keeps to the condition.
 
         Raises ConfigurationError where it does not, Py4JJavaError where it cannot be tried.
         """

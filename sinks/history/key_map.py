@@ -37,7 +37,7 @@ def by_bucket(changes: Changes) -> dict[str, Changes]:
 
 
 def merged(entries: pa.Table, changes: Changes) -> pa.Table | None:
-    """`entries` (ENTRIES_SCHEMA) after `changes`; None if all of these are older than what is there."""
+    """Apply `changes` to `entries` (ENTRIES_SCHEMA); None if all of them are older than what is there."""
     touched = entries.filter(_names(entries, changes))
     known = dict(zip(touched["key"].to_pylist(), touched["id"].to_pylist(), strict=True))
     newer = {key: change for key, change in changes.items() if change.id > known.get(key, -1)}

@@ -78,7 +78,7 @@ class MetadataTable:
         return changed
 
     def exchange(self, on: Snapshot, files: Sequence[StoredFile], fetch: _Fetch) -> _Exchange:
-        """What `fetch` changes in version `on`, where this log has the current `files`; new files are written.
+        """Prepare the changes by `fetch` on version `on`, where this log has the current `files`; write new files.
 
         Raises MasterError, OSError, ArrowException.
         """

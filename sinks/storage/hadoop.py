@@ -224,7 +224,7 @@ def _add(configuration: Any, stream: Any) -> None:
 
 
 def _as_resource(values: Mapping[str, str]) -> str:
-    """`values` in the format of Hadoop's configuration files."""
+    """Write `values` in the format of Hadoop's configuration files."""
     properties = (
         f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
         for name, value in values.items()

@@ -285,7 +285,7 @@ class Merging:
             raise self._failure(path, "a file of the table", error) from error
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """`batch` in the table's columns. Files that Spark wrote lack those of the partition."""
+        """Put `batch` into the table's columns. Files that Spark wrote lack those of the partition."""
         schema = self.spec.schema.remove_metadata()
         for field in (field for field in schema if field.name in self.partition):
             batch = batch.append_column(

@@ -284,7 +284,7 @@ class LedgerJoin:
                 yield Groups(master, together[0].epoch, [_rows_in(ours, one) for one in together], near)
 
     def _read(self, window: Sequence[StoredFile], columns: Sequence[str], condition: pc.Expression) -> pa.Table:
-        """Rows in the files of `window`. Times are microseconds since 1970."""
+        """Read rows in the files of `window`. Times are microseconds since 1970."""
         with reported_as(
             f"the table {self._ledger.path} cannot be read",
             hint="Check that the table's storage can be reached; a file that is gone has to be restored.",
@@ -349,7 +349,7 @@ def _doubtful(log: _Log, found: Sequence[Proven]) -> Iterator[Doubtful]:
 
 
 def _going(given: Sequence[Groups], made: Sequence[Sequence[Proven]]) -> JoinedRows:
-    """Every row that goes. The first of those that become one has that one with it."""
+    """List every row that goes. The first of those that become one is given that one."""
     going: dict[Key, LedgerRow | None] = {}
     for work, found in zip(given, made, strict=True):
         for rows, group in zip(work.groups, found, strict=True):

@@ -109,7 +109,7 @@ def pending(waiting: Pending) -> Drawn:
 
 
 def _slice_bars(slices: Sequence[Slice], width_s: float, key: Key) -> go.Bar:
-    """Each over its span of time, up to a narrow gap."""
+    """Draw each slice over its span of time, up to a narrow gap."""
     half = timedelta(seconds=width_s / 2)
     middles = [on_axis(one.at + min(half, _LAST - one.at)) for one in slices]
     counts, width_ms = [one.count for one in slices], 900 * width_s
@@ -153,7 +153,7 @@ def _legend(series: Sequence[tuple[str, str, Any]]) -> tuple[Key, ...]:
 
 
 def _title(made: go.Figure, text: str, at: float) -> None:
-    """Above a part of a figure."""
+    """Write a title above a part of a figure."""
     where = {"xref": "paper", "yref": "paper", "x": 0, "y": at, "xanchor": "left", "yanchor": "bottom"}
     made.add_annotation(text=text, showarrow=False, font={"color": colour("ink")}, **where)
 
@@ -164,7 +164,7 @@ def _pairs(
     lower: tuple[str, list[float]],
     **xaxis: Any,
 ) -> Drawn:
-    """Two thin bars a row."""
+    """Draw two thin bars a row."""
     traces, legend = [], []
     for (name, values), tint, shift in ((upper, "series-1", -0.01), (lower, "series-4", 0.2)):
         at = [row + shift for row in range(len(labels))]
@@ -174,6 +174,6 @@ def _pairs(
 
 
 def _shares(values: Sequence[float]) -> list[float]:
-    """Each as a share of the greatest."""
+    """Return each value as a share of the greatest."""
     greatest = max(values, default=0) or 1
     return [value / greatest for value in values]

@@ -35,7 +35,7 @@ class ReportState:
     error: str | None = None
 
     def said(self, now: datetime) -> str:
-        """In words, for a person."""
+        """The state in words, for a person."""
         parts = [] if self.since is None else [f"What stands below was found {age(self.since, now)} ago."]
         which = "A new report" if parts else "The report"
         if self.begun_at is not None:

@@ -87,12 +87,12 @@ class Drawn:
 
 
 def with_marks(text: str) -> str:
-    """`text` with a mark for each character that cannot be seen."""
+    """Return `text` with a mark for each character that cannot be seen."""
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def plain(text: str, limit: int = NAME_LENGTH) -> str:
-    """`text` as plotly.js shall show it, character by character, shortened in its middle."""
+    """Escape `text` so that plotly.js shows each character of it; shorten it in its middle."""
     shown = with_marks(text)
     if len(shown) > limit:
         shown = f"{shown[: limit // 2]}…{shown[-(limit - limit // 2 - 1) :]}"

@@ -88,7 +88,7 @@ def _coverage(facts: Facts) -> PageSection:
 
 
 def _elections(facts: Facts) -> tuple[Table, ...]:
-    """Few groups elect their masters."""
+    """The section of elections; few groups elect their masters."""
     return (tables.elections(facts.elections),) if facts.elections else ()
 
 
@@ -123,7 +123,7 @@ def _topics(facts: Facts) -> PageSection:
 
 
 def _typed(facts: Facts) -> tuple[PageSection, ...]:
-    """Few replicas have them."""
+    """The section of typed tables; few replicas have any."""
     if not facts.tables:
         return ()
     behind = [one.name for one in facts.tables if one.logs_behind or one.counts is None]

@@ -158,7 +158,7 @@ class _Questions:
 
     @classmethod
     def opened(cls, spark: SparkSession, place: str, worth: Collection[str]) -> Self:
-        """With the tables that are asked for, each as it is now, and the views over them."""
+        """Register the tables that are asked for, each as it is now, and the views over them."""
         questions = cls(spark, worth)
         texts = [text for text, _ in questions._asked.values()]
         tables = words_in(*texts)
@@ -215,7 +215,7 @@ class _Questions:
 
 
 def _each(kind: type[_T], rows: Iterable[Mapping[str, Any]]) -> Iterator[_T]:
-    """Rows as values: columns that are no fields of `kind` are left out."""
+    """Make values of `kind` from rows, without columns that are no fields of it."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
     return (kind(**{name: row[name] for name in names}) for row in rows)
 

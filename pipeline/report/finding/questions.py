@@ -136,7 +136,7 @@ ORDER BY 1, 3
 
 
 def worth_asking(place: str, log: LoggedVersion | None, kafka_log: LoggedVersion | None) -> frozenset[str]:
-    """Of ``topics``, ``groups``, ``transactions`` and ``delays`` those that may have an answer with something in it.
+    """Return those of ``topics``, ``groups``, ``transactions`` and ``delays`` whose answer may not be empty.
 
     The tables `log` and `kafka_log` are those of the replica in `place`. Raises ReplicaError, StorageUnreachable.
     """
@@ -196,7 +196,7 @@ def _look(place: str, names: Sequence[str], topics: Sequence[str], kind: int | N
 
 
 def rows_of(spec: TableSpec, place: str, *columns: str) -> pa.Table:
-    """These columns of every row of a table that has no partitions; no rows where there is no table.
+    """Read these columns of every row of a table that has no partitions; no rows if there is no table.
 
     Raises ReplicaError, StorageUnreachable.
     """

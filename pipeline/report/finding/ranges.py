@@ -121,7 +121,7 @@ class LedgerRanges:
 
 
 def _numbers(column: pa.ChunkedArray, null: int) -> Ints:
-    """Times as microseconds since 1970."""
+    """Convert a column to numbers; times are microseconds since 1970."""
     found: Ints = pc.fill_null(column.cast(pa.int64()), null).to_numpy()
     return found
 
