@@ -112,15 +112,6 @@ def test_questions_in_steps_need_no_thread_and_hold_up_nobody() -> None:
         assert found["more"] is not threading.current_thread()
 
 
-def test_few_threads_answer_many_questions() -> None:
-    asker: Asker[int] = Asker()
-    names: set[str] = set()
-    for number in range(1000):
-        asker.ask(number, lambda: names.add(str(threading.get_ident())))
-    assert len(answers(asker, 1000)) == 1000
-    assert len(names) < 100  # a few, or somewhat more on a machine that lets them wait
-
-
 # connections that are kept between questions
 
 

@@ -1,10 +1,14 @@
 """The master as a whole: started, stopped, started again. As a process: tests/pipeline/test_cli.py."""
 
 import asyncio
+import json
 import logging
 import socket
+import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +16,22 @@ from pipeline.system.processes import free_port
 from sources.access.address import Address
 from sources.errors import ConfigurationError, CorruptRecord
 from sources.rocketmq.embedded.master import EmbeddedMaster
+from sources.rocketmq.embedded.remoting_service import RemotingService
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
+from tests import truth
 from tests.patience import soon
-from tests.sources.rocketmq.embedded.conversation import request, send_fields
+from tests.sources.rocketmq.embedded.conversation import (
+    Conversation,
+    batch_item,
+    conversation,
+    heard,
+    lenient_json,
+    request,
+    send_fields,
+    split,
+)
 from tests.sources.rocketmq.embedded.embedded import end_of, running_master, scenario, settings_for
 from tests.sources.rocketmq.scripted_master import ScriptedBroker
 
@@ -103,3 +119,138 @@ async def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_c
     assert "closed by the broker" in caplog.text
     said = [record.getMessage() for record in caplog.records if "registered with" in record.getMessage()]
     assert [line.startswith("not ") for line in said] == [True, False, True, False, True, False]
+
+
+# conversations with a running master: refusals, and its answers about itself beside a real broker's
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[EmbeddedMaster]:
+    with running_master(settings_for(tmp_path)) as master:
+        yield master
+
+
+@pytest.fixture
+def talk(master: EmbeddedMaster) -> Iterator[Conversation]:
+    with conversation(master.address) as talk:
+        yield talk
+
+
+def runtime_info(talk: Conversation) -> dict[str, str]:
+    table: dict[str, str] = json.loads(talk.ask(28)[1])["table"]
+    return table
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "code", "why"),
+    [
+        (send_fields("T1", 0), b"x" * (1024 * 1024), 13, "allowed"),
+        (send_fields("T1", 0, "k\x01" + "v" * 32800), b"x", 13, "properties"),
+        (send_fields("T1", 0, "k\x01\ud800"), b"x", 13, "no text"),
+        (send_fields("no/topic", 0), b"x", 29, "characters"),
+        (send_fields("t" * 128, 0), b"x", 29, "127"),
+        (send_fields("", 0), b"x", 29, "empty"),
+        (send_fields("TBW102", 0), b"x", 16, "forbidden"),
+        (send_fields("T1", 0, d="0"), b"x", 17, "exist"),
+        (send_fields("T1", 4), b"x", 1, "queue 4 does not exist: topic T1 has 4"),
+        (send_fields("T1", 0, f="4"), b"x", 16, "transactions"),
+        (send_fields("T1", 0, f="192"), b"x", 13, "inner batches"),
+        (send_fields("T1", 0, "TRAN_MSG\x01true\x02"), b"x", 13, "TRAN_MSG"),
+        (send_fields("T1", 0, "a\x01b\x02DELAY\x013\x02"), b"x", 13, "DELAY"),
+        (send_fields("T1", 0, "TIMER_DELAY_SEC\x0130"), b"x", 13, "TIMER_DELAY_SEC"),
+        (send_fields("T1", 0, e="zero"), b"x", 1, "send request"),
+        ({"b": "T1"}, b"x", 1, "send request"),
+        (send_fields("T1", 0, m="true"), b"", 13, "empty"),
+        (send_fields("T1", 0, m="true"), b"\0\0\0\x17", 13, "batch item"),
+        (send_fields("T1", 0, m="true"), batch_item(bytes(600_000)) * 2, 13, "batch has"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_with_a_reason(
+    talk: Conversation, fields: dict[str, str], body: bytes, code: int, why: str
+) -> None:
+    header, _ = talk.ask(310, fields, body)
+    assert (header["code"], why in header["remark"]) == (code, True), header
+    assert runtime_info(talk)["commitLogMaxOffset"] == "0"
+    assert talk.ask(310, send_fields("T1", 0), b"next")[0]["code"] == 0
+
+
+def test_a_metadata_file_of_the_store_is_answered_as_it_is(talk: Conversation, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "consumerOffset.json").write_bytes(b'{"offsetTable":{"T1@g":{0:7}}}')
+    assert talk.ask(43)[1] == b'{"offsetTable":{"T1@g":{0:7}}}'
+
+
+def test_the_ha_address_can_be_asked(talk: Conversation, master: EmbeddedMaster) -> None:
+    assert talk.ask(906)[0]["extFields"] == {
+        "masterAddress": str(master.address), "masterHaAddress": str(master.ha_address), "masterFlushOffset": "0",
+    }  # fmt: skip
+
+
+def names_in(value: Any) -> Any:
+    """The names of an answer, at all depths, without the values; of a list what its first item has."""
+    if isinstance(value, dict):
+        return {name: names_in(inner) for name, inner in value.items()}
+    return [names_in(inner) for inner in value[:1]] if isinstance(value, list) else None
+
+
+def golden(fixture: truth.Fixture, talk: Conversation, name: str) -> tuple[Any, Any]:
+    """What a real broker answered to a captured request, and what the master answers to the same bytes."""
+    talk.say(fixture.wire(f"{name}.req.bin"))
+    (header, body), (real_header, real_body) = talk.hear(), split(fixture.wire(f"{name}.resp.bin"))
+    assert [header[key] for key in ("code", "opaque", "flag")] == [
+        real_header[key] for key in ("code", "opaque", "flag")
+    ]
+    return lenient_json(real_body), lenient_json(body)
+
+
+def test_slaves_are_told_as_a_real_broker_tells_them(
+    talk: Conversation, master: EmbeddedMaster, fixture_550: truth.Fixture
+) -> None:
+    """HA-68."""
+    real, ours = golden(fixture_550, talk, "907")
+    assert names_in(ours) == names_in(real)
+    talk.ask(310, send_fields("T1", 0), b"x" * 1000)
+    end = int(runtime_info(talk)["commitLogMaxOffset"])
+    with conversation(master.ha_address) as slave:
+        slave.connection.sendall(struct.pack(">q", 1))
+        slave.connection.recv(12)  # it has been heard
+        real, ours = golden(fixture_550, talk, "907-with-slave")
+    assert names_in(ours) == names_in(real)
+    (status,) = ours["haConnectionInfo"]
+    assert (status["slaveAckOffset"], status["diff"], status["inSync"]) == (1, end - 1, True)
+    assert (ours["masterCommitLogMaxOffset"], ours["inSyncSlaveNums"], ours["master"]) == (end, 1, True)
+
+
+@scenario
+async def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-31: an exception ends one wait, and later requests are served."""
+    waiting: dict[int, asyncio.Future[str]] = {}
+
+    async def later(request: Command, _sender: Host) -> Command:
+        waiting[request.opaque] = answer = asyncio.get_running_loop().create_future()
+        return request.response(0, remark=await answer)
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    remoting = RemotingService({2: later}, lambda: None)
+    await remoting.start(listener)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"".join(request(2, opaque=opaque) for opaque in (1, 2, 3)))
+        await soon(lambda: len(waiting) == 3)
+        waiting[1].set_exception(ValueError("something broke"))
+        headers = []
+        for _ in range(2):
+            async with asyncio.timeout(60):
+                headers.append((await heard(reader))[0])
+            if not waiting[2].done():
+                waiting[2].set_result("well")
+        writer.close()
+        await soon(waiting[3].cancelled)  # its client has gone
+    finally:
+        writer.close()
+        await remoting.stop()
+    assert [(header["opaque"], header["code"]) for header in headers] == [(1, 1), (2, 0)]
+    assert "something broke" in headers[0]["remark"]
+    assert headers[1]["remark"] == "well"
+    assert "request 2 of 127.0.0.1" in caplog.text
