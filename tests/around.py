@@ -30,9 +30,7 @@ def at_each(
     patch.setattr(owner, name, call)
 
 
-def at_first(
-    patch: pytest.MonkeyPatch, owner: object, name: str, act: Callable[[], object], **how: Any
-) -> list[bool]:
+def at_first(patch: pytest.MonkeyPatch, owner: object, name: str, act: Callable[[], object], **how: Any) -> list[bool]:
     """Do `act` once, at the first such call, however it ends. Returns whether."""
     done: list[bool] = []
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -61,17 +62,14 @@ class Tables:
         self.time: Any = time
 
     def of(self, spark: object, warehouse: str, log_id: LogId, kind: MetadataKind) -> Any:
-        tables = self
+        return SimpleNamespace(record=partial(self._record, kind.name))
 
-        class Table:
-            def record(self, items: pa.Table, fetched_at: datetime, version: int) -> int:
-                if tables.error is not None:
-                    raise tables.error
-                tables.recorded.append((kind.name, tables.time.monotonic()))
-                tables.time.sleep(tables.took_s)
-                return 1
-
-        return Table()
+    def _record(self, name: str, items: pa.Table, fetched_at: datetime, version: int) -> int:
+        if self.error is not None:
+            raise self.error
+        self.recorded.append((name, self.time.monotonic()))
+        self.time.sleep(self.took_s)
+        return 1
 
 
 @pytest.fixture
