@@ -207,7 +207,7 @@ def test_a_failure_is_said_once_and_does_not_end_it(
 
 @pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED, Phase.DONE])
 def test_it_ends_with_its_log_and_a_waiting_log_has_not_ended(tables: Tables, phase: Phase) -> None:
-    """And not while that waits. One that another job took over has failed; that job writes its metadata now."""
+    """MS-11: and not while that waits. One that another job took over has failed; that job writes its metadata now."""
     now = [replace(RUNNING, phase=Phase.WAITING)]
     with fetching(sync(topics_only, rhythm(0, 0.01), lambda: now[0])):
         wait_until(lambda: len(tables.recorded) > 2, "three fetches")
