@@ -3,9 +3,8 @@
 Of the storage's keys one is in the environment of Airflow's worker, the other in a file.
 """
 
-import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.airflow.installation import KEY_VARIABLE, Airflow, Api
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import Lake
 from tests.objectstore.s3_requests import Kind
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_covered, encoded, replicate_now
 
@@ -80,22 +80,17 @@ def twin(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         warehouse = f"s3://{server.bucket}/lake"
         log = {"id": LOG, **served.options, "parallel_reads": True, "starting_offset": middle}
 
-        def job_file(name: str, access_key: str) -> Path:
+        def job_file(place: Path, access_key: str) -> Path:
             storage = {"endpoint": link.endpoint, "access_key": access_key, "secret_key": f"file:{folder}/secret"}
-            sections = [lines({"warehouse": warehouse}), "[storage]", lines(storage), "[[logs]]", lines(log)]
-            (folder / name).write_text("\n".join(sections))
-            return folder / name
+            place.mkdir()
+            return job_toml(place, log, warehouse=warehouse, storage=storage)
 
-        config = load(job_file("here.toml", f"file:{folder}/access"))
+        config = load(job_file(folder / "here", f"file:{folder}/access"))
         patch.setenv(VARIABLE, config.storage.as_text())
         reach(spark, placed(warehouse), tempfile.gettempdir())
         replicate_now(spark, config)
-        job = job_file("job.toml", f"env:{KEY_VARIABLE}")
+        job = job_file(folder / "there", f"env:{KEY_VARIABLE}")
         yield Twin(served, middle, served.end, warehouse, job, server, link)
-
-
-def lines(values: Mapping[str, object]) -> str:
-    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
 
 
 def assert_no_key(airflow: Airflow, what_tasks_said: str) -> None:

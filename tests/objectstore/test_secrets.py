@@ -1,7 +1,6 @@
 """Keys of a store are where they were named, and nowhere else: not in what a run says, as loudly as it can, not in a
 file or an object that it writes. And what a store refuses is said by the command line."""
 
-import json
 import logging
 import os
 import re
@@ -28,6 +27,7 @@ from sources.errors import ReplicaError
 from tests.objectstore.server import at
 from tests.peers.test_secured_replication import LOUD
 from tests.pipeline.faulty_log import FaultyLog
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.running import own_cache
 from tests.sinks.groups import Members, sound
 
@@ -60,13 +60,7 @@ def job_file(
         "spark.eventLog.dir": f"file:{events}",
         "spark.eventLog.compress": "false",
     }
-    lines = [f"warehouse = {json.dumps(warehouse)}"]
-    for name, section in (("storage", storage), ("spark", spark)):
-        lines += [f"[{name}]", *(f'"{key}" = {json.dumps(value)}' for key, value in section.items())]
-    lines += ["[[logs]]", 'id = "rocketmq/test"', f"path = {json.dumps(str(log))}"]
-    path = folder / "job.toml"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return job_toml(folder, {"path": log}, warehouse=warehouse, storage=storage, spark=spark)
 
 
 def logtwin(code: str, job: Path, keys: Keys, cache: Path) -> tuple[int, bytes]:

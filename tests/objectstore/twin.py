@@ -11,7 +11,6 @@ from pipeline.config.configuration import Config, parse
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.maintain import Maintenance, MaintenanceStep
 from pipeline.verify.run import Scope, verify_log
-from pipeline.verify.summary import VerifySummary
 from tests.pipeline.faulty_log import FaultyLog
 
 
@@ -32,9 +31,11 @@ class Twin:
     def config(self, **maintain: float) -> Config:
         return parse(self._values(maintain), where="test")
 
-    def verify(self) -> VerifySummary:
+    def assert_equal(self) -> None:
+        """Every byte that the master has."""
         config = self.config()
-        return verify_log(self.spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope())
+        found = verify_log(self.spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope())
+        assert (found.problem, found.bytes) == (None, self.log.end)
 
     def maintain(self) -> dict[tuple[str, str], MaintenanceStep]:
         config = self.config(min_files=3, vacuum_hours=1e-4, log_hours=1e-4)

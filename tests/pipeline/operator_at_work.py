@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from pipeline.cli.app import main
+from tests.pipeline.job_toml import job_toml
 
 
 class Said(NamedTuple):
@@ -41,10 +42,7 @@ class Operator:
         return self.folder / "job.toml"
 
     def configure(self, **log: object) -> None:
-        keys = "\n".join(f"{name} = {_toml(value)}" for name, value in log.items())
-        self.job.write_text(
-            f'warehouse = "{self.lake}"\ntrigger_interval_s = 0.1\n[[logs]]\nid = "rocketmq/test"\n{keys}\n'
-        )
+        job_toml(self.folder, log, trigger_interval_s=0.1)
 
     def does(self, verb: str, *arguments: str) -> Said:
         """``logtwin <verb> --config job.toml …``"""
@@ -63,9 +61,3 @@ class Operator:
         assert (said.code, error in said.err) == (code, True), f"exit {said.code}: {said.err[-3000:]}"
         assert "rocketmq/test" in said.err
         return said
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool | int):
-        return str(value).lower()
-    return f'"{value}"'

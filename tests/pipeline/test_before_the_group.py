@@ -18,6 +18,7 @@ from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_traffic import Record, producer, send
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, state_of
 from tests.pipeline.faulty_log import FaultyLog
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import replicate_now
@@ -42,13 +43,12 @@ class Found:
         self.configure()
 
     def configure(self, topic: str = "") -> None:
-        logs = [
-            f'[[logs]]\nid = "rocketmq/{name}"\npath = "{log.path}"\nmax_bytes_per_trigger = 5000\n'
+        logs: list[dict[str, object]] = [
+            {"id": f"rocketmq/{name}", "path": log.path, "max_bytes_per_trigger": 5000}
             for name, log in self.logs.items()
         ]
-        logs.append(f'[[logs]]\nid = "dister/shop"\npath = "{self.shop.folder}"\n')
-        head = f'warehouse = "{self.lake}"\ntrigger_interval_s = 0.1\n'
-        self.operator.job.write_text("".join([head, *logs, topic]))
+        job = job_toml(self.folder, *logs, {"id": "dister/shop", "path": self.shop.folder}, trigger_interval_s=0.1)
+        job.write_text(job.read_text() + topic)
 
     @property
     def config(self) -> Config:

@@ -16,8 +16,9 @@ from pipeline.sql.reader import Reader
 from pipeline.system.console import err as console
 from sinks.tables import LEDGER, TABLES
 from sinks.views.definition import VIEWS, view
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.operator_at_work import Said, run
-from tests.pipeline.sql.small_replica import TEXTS, config_file, small_replica
+from tests.pipeline.sql.small_replica import TEXTS, small_replica
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +73,7 @@ def test_statements_from_a_file_and_from_standard_input(
 
 
 def test_where_there_is_no_replica_it_says_so(said: Callable[..., Said], tmp_path: Path) -> None:
-    code, _, err = said("sql", "--config", config_file(tmp_path, tmp_path / "empty"), "-e", "SELECT 1")
+    code, _, err = said("sql", "--config", job_toml(tmp_path, warehouse=tmp_path / "empty"), "-e", "SELECT 1")
     assert code == 5
     assert f"no replica in {tmp_path}/empty" in err
     code, _, err = said("sql", "--config", tmp_path / "none.toml", "-e", "SELECT 1")
@@ -114,7 +115,7 @@ def test_options_that_make_no_sense(
 @pytest.mark.nightly
 def test_the_past_of_a_log(said: Callable[..., Said], replicated: Path, tmp_path: Path) -> None:
     """As of the end of its second commit it has what the first two brought, by the ledger."""
-    job = config_file(tmp_path, replicated / "lake")
+    job = job_toml(tmp_path, warehouse=replicated / "lake")
     ranges = DeltaTable(f"{replicated}/lake/ledger").to_pyarrow_table().sort_by("start").to_pylist()
     assert len(ranges) > 2
     end, records = ranges[1]["end"], sum(row["records"] for row in ranges[:2])

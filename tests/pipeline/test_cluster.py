@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from tests.large_log import write_large_log
 from tests.patience import eventually, wait_until
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.read_back import assert_whole
 from tests.pipeline.standalone import Submission, Worker, cluster, see_them_end, submitted
@@ -38,14 +39,12 @@ def running_masters(folder: Path, log_bytes: int) -> Iterator[list[Served]]:
 
 
 def job_file(folder: Path, masters: list[Served]) -> Path:
-    job = folder / "job.toml"
+    ids = [f"rocketmq/broker-{number}" for number in range(len(masters))]
     logs = (
-        f'[[logs]]\nid = "rocketmq/broker-{number}"\nmaster = "{one.options["master"]}"\n'
-        f'remoting = "{one.options["remoting"]}"\nmax_bytes_per_trigger = {BATCH_BYTES}\n'
-        for number, one in enumerate(masters)
+        {"id": log_id, **one.options, "max_bytes_per_trigger": BATCH_BYTES}
+        for log_id, one in zip(ids, masters, strict=True)
     )
-    job.write_text(f'warehouse = "{folder}/lake"\n[metadata]\nenabled = false\n' + "".join(logs))
-    return job
+    return job_toml(folder, *logs, metadata={"enabled": False})
 
 
 def opened(path: str) -> DeltaTable:

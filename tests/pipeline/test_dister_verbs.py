@@ -20,6 +20,7 @@ from sources.errors import ConfigurationError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.dister.odd_leader import OddLeader
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.operator_at_work import run
 from tests.pipeline.read_back import count_of
 from tests.pipeline.running import job_config, replicate_now
@@ -77,8 +78,7 @@ def test_coverage_status_and_verify_tell_the_same_log(
     leader: Path, ids: list[int], replicated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     position, size_bytes = ids[-1] + 1, sum(map(len, files(leader).values()))
-    toml = tmp_path / "job.toml"
-    toml.write_text(f'warehouse = "{replicated}"\n[[logs]]\nid = "dister/test"\npath = "{leader}"\n')
+    toml = job_toml(tmp_path, {"id": "dister/test", "path": leader}, warehouse=replicated)
     covered = said(capsys, "coverage", "--config", str(toml))
     assert (covered["position"], covered["missing"], covered["problem"]) == (position, [], None)
     assert [(one["start"], one["end"]) for one in covered["whole"]] == [(0, position)]

@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.monitoring.run_state import runs_of
 from tests.patience import PATIENCE_S, eventually, wait_until
+from tests.pipeline.job_toml import SMALL, job_toml
 from tests.pipeline.standalone import PROJECT
 from tests.truth import Fixture
 
@@ -86,20 +87,11 @@ def check_end(
     assert "Traceback" not in text, text
 
 
-def configured(folder: Path, fixture_550: Fixture) -> Path:
-    path = folder / "job.toml"
-    path.write_text(
-        f'warehouse = "{folder}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
-        f'[[logs]]\nid = "rocketmq/test"\npath = "{fixture_550.commitlog_path}"\n'
-    )
-    return path
-
-
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_it_ends_while_spark_starts_and_between_two_batches(tmp_path: Path, fixture_550: Fixture) -> None:
     """The first is Ctrl-C at the worst moment: Spark's JVM is there, and has not met us yet."""
-    job = configured(tmp_path, fixture_550)
+    job = job_toml(tmp_path, {"path": fixture_550.commitlog_path}, spark=SMALL)
     check_end(job, signal.SIGINT, to_group=True, until="org.apache.spark.deploy.SparkSubmit")
     check_end(job, signal.SIGTERM, to_group=True, until="rocketmq/test: running")
 
@@ -119,7 +111,7 @@ def test_it_ends_at_every_moment_again_and_again(tmp_path: Path, fixture_550: Fi
         number, to_group = SIGNALS[place // 2], place % 2 == 1
         folder = tmp_path / f"{number.name}-{place % 2}"
         folder.mkdir()
-        config = configured(folder, fixture_550)
+        config = job_toml(folder, {"path": fixture_550.commitlog_path}, spark=SMALL)
         for moment_s in moments_s[(place // 2 + place) % share :: share]:
             try:
                 check_end(config, number, to_group=to_group, after_s=moment_s)

@@ -19,6 +19,7 @@ from sinks.values.incident import Action, Incident, IncidentRow, State
 from sources.errors import ConfigurationError
 from sources.loss import Condition, WayPast
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.operator_at_work import Said, run
 from tests.sinks.test_quarantine import put
 from tests.spans import span
@@ -136,10 +137,7 @@ def test_the_way_out_is_a_command(incident: Listed, missing: tuple[OffsetRange, 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    file = tmp_path / "job.toml"
-    logs = "".join(f'[[logs]]\nid = "rocketmq/broker-{letter}"\npath = "{tmp_path}"\n' for letter in "ab")
-    file.write_text(f'warehouse = "{tmp_path}/lake"\n{logs}')
-    return file
+    return job_toml(tmp_path, *({"id": f"rocketmq/broker-{letter}", "path": tmp_path} for letter in "ab"))
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Said:

@@ -20,6 +20,7 @@ from pipeline.monitoring.run_state import FRESH_S, Run
 from sinks.state.fence import this_writer
 from sources.offsets import Offset
 from tests.patience import eventually
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.sample_progress import NOW, PROGRESS, TOPIC_PROGRESS
 from tests.pipeline.test_run_state import run_of
@@ -74,9 +75,7 @@ def told(operator: Operator) -> dict[str, dict[str, Any]]:
 
 
 def test_each_log_is_told_by_the_job_that_has_it(operator: Operator, jobs: list[Job]) -> None:
-    nowhere = f'master = "{NOWHERE}"\nremoting = "{NOWHERE}"\n'
-    logs = "".join(f'[[logs]]\nid = "rocketmq/{at}"\n{nowhere}' for at in "abc")
-    operator.job.write_text(f'warehouse = "{operator.lake}"\n{logs}')
+    job_toml(operator.folder, *({"id": f"rocketmq/{at}", "master": NOWHERE, "remoting": NOWHERE} for at in "abc"))
     jobs.append(Job(operator.lake, on("a")))
     child = subprocess.run([sys.executable, "-c", KILLED, operator.lake], check=False, timeout=60)
     assert child.returncode < 0

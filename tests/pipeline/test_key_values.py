@@ -14,6 +14,7 @@ from pipeline.operate.backfill import Wanted, run_backfill
 from pipeline.operate.maintain import Maintenance
 from sinks.batch.proof import BatchStep
 from sources.dister.embedded.leader_log import LeaderLog
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.operator_at_work import Said, run
 from tests.pipeline.running import replicate_now
 from tests.sinks.dister_logs import bring, entries, live, replayed
@@ -23,10 +24,7 @@ TEXT = ":smile: [bold]ключ[/]\nline 2"
 
 
 def job_file(folder: Path, **leaders: Path) -> Path:
-    logs = "".join(f'[[logs]]\nid = "dister/{group}"\npath = "{leader}"\n' for group, leader in leaders.items())
-    job = folder / "job.toml"
-    job.write_text(f'warehouse = "{folder}/lake"\n{logs}')
-    return job
+    return job_toml(folder, *({"id": f"dister/{group}", "path": leader} for group, leader in leaders.items()))
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +97,7 @@ def test_an_ambiguous_log_is_refused(replicated: Path, tmp_path: Path, capsys: p
     code, out, err = run(capsys, "get", "a", "--config", replicated)
     assert (code, out) == (2, "")
     assert "found dister/small, dister/large" in err
-    job = tmp_path / "job.toml"
-    job.write_text(f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{tmp_path}"\n')
-    assert run(capsys, "get", "a", "--config", job)[0] == 2
+    assert run(capsys, "get", "a", "--config", job_toml(tmp_path, {"path": tmp_path}))[0] == 2
 
 
 def test_nothing_is_replicated_yet(session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

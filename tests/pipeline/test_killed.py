@@ -21,6 +21,7 @@ from pipeline.monitoring.run_state import runs_of
 from sinks.state.log_table import LogTable
 from sources.offsets import LogId
 from tests.patience import PATIENCE_S, wait_until
+from tests.pipeline.job_toml import SMALL, job_toml
 from tests.pipeline.killed_driver import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.read_back import assert_whole, count_of, table_of
@@ -38,17 +39,6 @@ HAS_LEDGER = {"files": False, "commit": False, "acknowledge": False, "ledger": T
 def master(tmp_path_factory: pytest.TempPathFactory, fixture_550: Fixture) -> Iterator[Served]:
     with embedded_master(tmp_path_factory.mktemp("master"), commitlog=fixture_550.commitlog_path) as master:
         yield master
-
-
-def config_file(folder: Path, master: Served) -> Path:
-    path = folder / "job.toml"
-    path.write_text(
-        f'warehouse = "{folder}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
-        f'[[logs]]\nid = "rocketmq/test"\nmaster = "{master.options["master"]}"\n'
-        f'remoting = "{master.options["remoting"]}"\n'
-        "max_bytes_per_trigger = 1000000\n"
-    )
-    return path
 
 
 def position(session: SparkSession, config: Config) -> int:
@@ -85,7 +75,7 @@ def test_a_restart_gives_exactly_one_copy(
     step: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    job = config_file(tmp_path, master)
+    job = job_toml(tmp_path, {**master.options, "max_bytes_per_trigger": 1_000_000}, spark=SMALL)
     with master.watched() as acknowledged, sockets_that_go_at_the_next_start(monkeypatch):
         kill_after(step, job)
     config = load(job)
@@ -115,9 +105,7 @@ def test_the_last_line_of_a_job_whose_jvm_is_killed_is_a_named_error(fixture_550
     """And only its owner may read what the JVM has said."""
     cache = own_cache(tmp_path)
     (cache / "spark.log").touch(mode=0o644)
-    job = tmp_path / "job.toml"
-    path = fixture_550.commitlog_path
-    job.write_text(f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{path}"\n')
+    job = job_toml(tmp_path, {"path": fixture_550.commitlog_path})
     command = [sys.executable, "-m", "pipeline", "replicate", "--config", str(job)]
     environment = os.environ | {"LOGTWIN_CACHE": str(cache)}
     with subprocess.Popen(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.large_log import write_large_log
+from tests.pipeline.job_toml import SMALL, job_toml
 from tests.resident import Peak, run_measured
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -18,12 +19,9 @@ JAVA_GROWTH_MIB = 150
 def replicate(folder: Path, size_bytes: int, max_bytes_per_trigger: int) -> Peak:
     log = folder / f"log-{size_bytes}"
     end = write_large_log(log, size_bytes)
-    job = folder / "job.toml"
-    job.write_text(
-        f'warehouse = "{folder}/lake-{size_bytes}"\n[spark]\n"spark.master" = "local[2]"\n'
-        '"spark.driver.extraJavaOptions" = "-Xms512m"\n"spark.driver.memory" = "512m"\n'
-        f'[[logs]]\nid = "rocketmq/big"\npath = "{log}"\nmax_bytes_per_trigger = {max_bytes_per_trigger}\n'
-    )
+    spark = SMALL | {"spark.driver.extraJavaOptions": "-Xms512m"}
+    of_log = {"path": log, "max_bytes_per_trigger": max_bytes_per_trigger}
+    job = job_toml(folder, of_log, warehouse=folder / f"lake-{size_bytes}", spark=spark)
     peak = run_measured(["replicate", "--config", str(job), "--available-now"])
     assert f"done at offset {end}" in peak.said
     return peak

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -61,17 +63,14 @@ class Tables:
         self.time: Any = time
 
     def of(self, spark: object, warehouse: str, log_id: LogId, kind: MetadataKind) -> Any:
-        tables = self
+        return SimpleNamespace(record=partial(self._record, kind.name))
 
-        class Table:
-            def record(self, items: pa.Table, fetched_at: datetime, version: int) -> int:
-                if tables.error is not None:
-                    raise tables.error
-                tables.recorded.append((kind.name, tables.time.monotonic()))
-                tables.time.sleep(tables.took_s)
-                return 1
-
-        return Table()
+    def _record(self, name: str, items: pa.Table, fetched_at: datetime, version: int) -> int:
+        if self.error is not None:
+            raise self.error
+        self.recorded.append((name, self.time.monotonic()))
+        self.time.sleep(self.took_s)
+        return 1
 
 
 @pytest.fixture
@@ -103,6 +102,18 @@ def fetching(one: MetadataSync) -> Iterator[None]:
 
 def topics_only() -> Iterator[FetchedMetadata]:
     yield FetchedMetadata(TOPICS, NOTHING)
+
+
+class Hanging:
+    """A fetch whose answer does not come before the test says so."""
+
+    def __init__(self) -> None:
+        self.asked, self.answer = threading.Event(), threading.Event()
+
+    def __call__(self, *_: object) -> Iterator[FetchedMetadata]:
+        self.asked.set()
+        self.answer.wait(PATIENCE_S)
+        yield from topics_only()
 
 
 @pytest.mark.parametrize(
@@ -160,15 +171,10 @@ def test_a_kind_that_fails_is_said_once_and_the_others_go_on(tables: Tables, cap
 
 
 def test_a_master_that_is_away_is_one_warning(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    ticks: list[int] = []
-
-    def fetch() -> Iterator[FetchedMetadata]:
-        ticks.append(1)
-        for kind in (TOPICS, CONSUMER_OFFSETS, DELAY_OFFSETS):
-            yield FetchedMetadata(kind, MasterUnreachable("cannot connect", hint="Check that it runs."))
-
+    away = MasterUnreachable("cannot connect", hint="Check that it runs.")
+    fetch = Mock(return_value=[FetchedMetadata(kind, away) for kind in (TOPICS, CONSUMER_OFFSETS, DELAY_OFFSETS)])
     with fetching(sync(fetch, rhythm(0, 0.01))):
-        wait_until(lambda: len(ticks) > 3, "three fetches")
+        wait_until(lambda: fetch.call_count > 3, "three fetches")
     assert said_by(metadata_sync.__name__, caplog) == [
         "rocketmq/broker-a: cannot connect. Check that it runs. "
         "(until it works again the warehouse keeps what it has of: topics, consumer_offsets, delay_offsets)"
@@ -209,7 +215,7 @@ def test_a_failure_is_said_once_and_does_not_end_it(
 
 @pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED, Phase.DONE])
 def test_it_ends_with_its_log_and_a_waiting_log_has_not_ended(tables: Tables, phase: Phase) -> None:
-    """And not while that waits. One that another job took over has failed; that job writes its metadata now."""
+    """MS-11: and not while that waits. One that another job took over has failed; that job writes its metadata now."""
     now = [replace(RUNNING, phase=Phase.WAITING)]
     with fetching(sync(topics_only, rhythm(0, 0.01), lambda: now[0])):
         wait_until(lambda: len(tables.recorded) > 2, "three fetches")
@@ -234,17 +240,11 @@ def test_nothing_is_written_once_its_log_has_ended_meanwhile(tables: Tables) -> 
 def test_stop_is_bounded_and_a_late_answer_is_dropped(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """MS-11."""
     monkeypatch.setattr(metadata_sync, "STOP_TIMEOUT_S", 0.2)
-    asked, answer = threading.Event(), threading.Event()
-
-    def fetch() -> Iterator[FetchedMetadata]:
-        asked.set()
-        answer.wait(PATIENCE_S)
-        yield FetchedMetadata(TOPICS, NOTHING)
-
-    with fetching(sync(fetch, rhythm(0, 1))):
-        assert asked.wait(PATIENCE_S)
+    hangs = Hanging()
+    with fetching(sync(hangs, rhythm(0, 1))):
+        assert hangs.asked.wait(PATIENCE_S)
     assert _is_alive()  # nobody has waited for it
-    answer.set()
+    hangs.answer.set()
     wait_until(lambda: not _is_alive(), "the end of the thread")
     assert tables.recorded == []
 
@@ -262,20 +262,16 @@ def test_at_a_good_end_it_is_fetched_once_more(tables: Tables, phase: Phase) -> 
 
 
 def test_the_last_fetch_keeps_nobody_longer_than_it_may(tables: Tables) -> None:
-    answer = threading.Event()
-
-    def fetch() -> Iterator[FetchedMetadata]:
-        answer.wait(PATIENCE_S)
-        yield FetchedMetadata(TOPICS, NOTHING)
+    hangs = Hanging()
 
     def is_asking() -> bool:
         return any("last metadata" in one.name for one in threading.enumerate())
 
-    running = sync(fetch, rhythm(60, 60))
+    running = sync(hangs, rhythm(60, 60))
     running.start()
     running.finish(time.monotonic() + 0.2)
     assert is_asking()
-    answer.set()
+    hangs.answer.set()
     wait_until(lambda: not is_asking(), "the end of the thread")
     assert tables.recorded == []
 
@@ -309,21 +305,14 @@ def test_data_does_not_wait_for_metadata_that_does_not_come(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MS-11: a fetch that hangs delays no commit and no acknowledgement."""
-    asked, answer = threading.Event(), threading.Event()
-
-    def hang(_: RocketMQLog) -> Iterator[FetchedMetadata]:
-        asked.set()
-        answer.wait(PATIENCE_S)
-        return iter(())
-
-    monkeypatch.setattr(RocketMQLog, "metadata", hang)
+    monkeypatch.setattr(RocketMQLog, "metadata", hangs := Hanging())
     monkeypatch.setattr(metadata_sync, "STOP_TIMEOUT_S", 0.1)
     with embedded_master(tmp_path / "store") as served, replicating(spark, tmp_path / "lake", served) as job:
-        assert asked.wait(PATIENCE_S)
+        assert hangs.asked.wait(PATIENCE_S)
         send_workload(served.master.address, workload(1), count=200)
         reached = run_until(job, lambda progress: progress.acknowledged == served.end != 0)
         assert reached.acknowledged == reached.position
-    answer.set()
+    hangs.answer.set()
 
 
 @contextmanager

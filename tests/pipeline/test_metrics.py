@@ -16,6 +16,7 @@ from pipeline.monitoring.metrics import LastLook, Metrics, not_ready, serving, u
 from pipeline.monitoring.progress import Phase, Progress
 from sinks.batch.proof import BatchStep
 from sources.errors import ConfigurationError, HeldElsewhere, MasterUnreachable
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
 from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, UNKNOWN, Endpoint, probed, scrape, values
@@ -198,8 +199,7 @@ def test_an_address_where_nobody_can_listen_is_a_configuration_error(host: str, 
 def test_replicate_says_so_before_it_starts_anything(
     endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text(f'[metrics]\nport = {endpoint.port}\n[[logs]]\nid = "rocketmq/a"\npath = "{tmp_path}"\n')
+    job = job_toml(tmp_path, {"path": tmp_path}, metrics={"port": endpoint.port})
     code, _, err = run(capsys, "replicate", "--config", job)
     assert (code, f"[metrics] port = {endpoint.port}" in err) == (2, True)
 

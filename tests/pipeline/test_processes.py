@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psutil
@@ -66,14 +67,13 @@ def test_its_start_keeps_our_connections_to_the_jvm(spark: SparkSession, caplog:
         may_ask_again.wait(PATIENCE_S)
         jvm.System.currentTimeMillis()
 
-    with caplog.at_level(logging.INFO):
-        thread = threading.Thread(target=ask_twice)
-        thread.start()
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask_twice)
         assert has_asked.wait(PATIENCE_S)
         with child_process(["true"]) as process:
             process.wait(PATIENCE_S)
         may_ask_again.set()
-        thread.join(PATIENCE_S)
+        asking.result(PATIENCE_S)
     assert "Exception while sending command" not in caplog.text
 
 

@@ -4,7 +4,8 @@ import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
@@ -98,14 +99,8 @@ def test_local_files_get_no_hadoop_checksums_and_stale_ones_go(spark: SparkSessi
 
 
 def test_warming_up_never_fails() -> None:
-    class Stopped:
-        class sparkContext:
-            defaultParallelism = 2
-
-            @staticmethod
-            def parallelize(*given: Any) -> Any:
-                raise PySparkRuntimeError("there is no session any more")
-
-    thread = warm_up(cast("SparkSession", Stopped()))
+    stopped = Mock(**{"sparkContext.defaultParallelism": 2})
+    stopped.sparkContext.parallelize.side_effect = PySparkRuntimeError("there is no session any more")
+    thread = warm_up(stopped)
     thread.join(WAIT_S)
     assert not thread.is_alive()

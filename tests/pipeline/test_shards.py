@@ -33,6 +33,7 @@ from sources.shards import share_of
 from tests.patience import wait_until
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.group_in_process import use_plain
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.operator_at_work import run
 from tests.sinks.plain_session import PlainSession
 
@@ -75,12 +76,10 @@ class Site:
     def __post_init__(self) -> None:
         self._moments = random.Random(7)
         self.masters = {f"rocketmq/b{at}": FaultyLog(self.folder / f"b{at}") for at in range(self.logs)}
-        self.lake, self.config_file = self.folder / "lake", self.folder / "job.toml"
-        tables = [f'[[logs]]\nid = "{log_id}"\npath = "{one.path}"\n' for log_id, one in self.masters.items()]
-        self.config_file.write_text(
-            f'warehouse = "{self.lake}"\ntrigger_interval_s = {self.interval_s}\nmetadata.enabled = false\n'
-            + "".join(tables)
-        )
+        self.lake = self.folder / "lake"
+        logs = ({"id": log_id, "path": one.path} for log_id, one in self.masters.items())
+        unattended = {"trigger_interval_s": self.interval_s, "metadata": {"enabled": False}}
+        self.config_file = job_toml(self.folder, *logs, **unattended)
         self.write()
 
     @property

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -152,21 +153,18 @@ def test_in_a_thread_of_another_program_signals_are_left_to_it(
     def handlers() -> list[object]:
         return [signal.getsignal(number) for number in ALL]
 
-    found = list[object]()
-
-    def verb() -> None:
+    def verb() -> list[object]:
         with signals.at_once(), signals.unwinding():
-            found.append(handlers())
+            found = handlers()
         with pytest.raises(SystemExit) as ended:
             signals.leave(signal.SIGTERM)
-        found.append(ended.value.code)
+        return [*found, ended.value.code]
 
     monkeypatch.setattr(signals, "_watch", None)
     monkeypatch.setattr(signals, "_said", threading.Event())
-    thread = threading.Thread(target=verb)
-    thread.start()
-    thread.join(PATIENCE_S)
-    assert (found, caplog.messages) == ([handlers(), 143], ["ended by SIGTERM"])
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(verb).result(PATIENCE_S) == [*handlers(), 143]
+    assert caplog.messages == ["ended by SIGTERM"]
 
 
 def test_a_thread_that_ends_it_waits_for_the_one_that_says_so() -> None:

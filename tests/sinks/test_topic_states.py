@@ -102,11 +102,8 @@ def held(states: Mapping[int, LogState]) -> dict[int, tuple[int, int | None, int
 def test_a_state_in_one_piece_is_read_as_it_is_and_taken_apart_once(lake: Lake) -> None:
     lake.says(OLD)
     lake.says(CLAIMED, PAYMENTS)
-    found = topics_held(lake.path)
-    assert {topic: held(states) for topic, states in found.items()} == {
-        ORDERS: {0: (0, 35, 5, 3), 1: (0, 10, 0, 0)}, PAYMENTS: {},
-    }  # fmt: skip
-    before = lake.version()
+    before, found = lake.version(), {topic: held(states) for topic, states in topics_held(lake.path).items()}
+    assert found == {ORDERS: {0: (0, 35, 5, 3), 1: (0, 10, 0, 0)}, PAYMENTS: {}}
     take_apart(lake.spark, lake.path, ORDERS)
     assert lake.version() == before + 1
     lake.settled()
@@ -114,9 +111,7 @@ def test_a_state_in_one_piece_is_read_as_it_is_and_taken_apart_once(lake: Lake) 
     assert snapshot.transaction_version(f"logtwin/{ORDERS}/0@0") == 35
     assert snapshot.transaction_version(f"logtwin/{ORDERS}/1@0") == 10
     assert snapshot.domain(f"logtwin.{PAYMENTS}") == CLAIMED
-    assert {topic: held(states) for topic, states in topics_held(lake.path).items()} == {
-        ORDERS: {0: (0, 35, 5, 3), 1: (0, 10, 0, 0)}, PAYMENTS: {},
-    }  # fmt: skip
+    assert {topic: held(states) for topic, states in topics_held(lake.path).items()} == found
     take_apart(lake.spark, lake.path, ORDERS)
     assert lake.version() == before + 1
     take_apart(lake.spark, lake.path, PAYMENTS)  # nobody has begun it

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,12 +74,11 @@ def test_one_at_a_time_on_a_local_disk(spark: SparkSession, tmp_path: Path) -> N
         with VersionFiles(spark, str(tmp_path)).alone():
             entered.set()
 
-    with VersionFiles(spark, str(tmp_path)).alone():
-        second = threading.Thread(target=enter)
-        second.start()
-        assert not entered.wait(0.3)
-    assert entered.wait(20)
-    second.join(timeout=20)
+    with ThreadPoolExecutor(1) as pool:
+        with VersionFiles(spark, str(tmp_path)).alone():
+            second = pool.submit(enter)
+            assert not entered.wait(0.3)
+        second.result(20)
 
 
 def test_a_file_its_checksum_and_their_folder_are_synced(

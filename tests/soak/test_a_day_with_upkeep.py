@@ -22,13 +22,14 @@ from sinks.tables import LEDGER, LOG
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.wire.remoting import ResponseCode
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.masters import embedded_master
 from tests.resident import held_mib
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(12 * 3600)]
 COMMITS = int(os.environ.get("LOGTWIN_SOAK_COMMITS", 86_400))
 DAY_S = COMMITS * 0.25
-UPKEEP = f"every_s = {DAY_S / 24}\nlog_hours = {DAY_S / 12 / 3600}"
+UPKEEP = {"every_s": DAY_S / 24, "log_hours": DAY_S / 12 / 3600}
 VERB = [sys.executable, "-m", "pipeline"]
 
 
@@ -45,15 +46,13 @@ class Day:
         return quantiles(self.waited_s, n=100)[-1]
 
 
-def lived(folder: Path, commits: int, upkeep: str) -> Day:
-    found, job = Day(), folder / "job.toml"
+def lived(folder: Path, commits: int, upkeep: dict[str, float]) -> Day:
+    found = Day()
     folder.mkdir()
     waits = DoubleWriteSettings(role="SYNC_MASTER", in_sync_replicas=2, slave_timeout_s=60.0)
     with ExitStack() as running:
         served = running.enter_context(embedded_master(folder / "store", double_write=waits))
-        options = "".join(f'{name} = "{value}"\n' for name, value in served.options.items())
-        log = f'[[logs]]\nid = "rocketmq/day"\n{options}'
-        job.write_text(f'warehouse = "{folder / "lake"}"\n[maintain]\n{upkeep}\n{log}')
+        job = job_toml(folder, served.options, maintain=upkeep)
         out = running.enter_context((folder / "job.out").open("w"))
         process = running.enter_context(
             subprocess.Popen([*VERB, "replicate", "--config", job], stdout=out, stderr=subprocess.STDOUT)
@@ -79,7 +78,7 @@ def lived(folder: Path, commits: int, upkeep: str) -> Day:
 
 def test_a_day_with_upkeep(tmp_path: Path) -> None:
     tenth = COMMITS // 10
-    plain, kept = lived(tmp_path / "plain", tenth, "every_s = 0"), lived(tmp_path / "kept", COMMITS, UPKEEP)
+    plain, kept = lived(tmp_path / "plain", tenth, {"every_s": 0}), lived(tmp_path / "kept", COMMITS, UPKEEP)
     first_s, last_s = median(kept.waited_s[:tenth]), median(kept.waited_s[-tenth:])
     opened_s = []
     for spec in (LOG, LEDGER):

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.dister.odd_leader import OddLeader
+from tests.pipeline.job_toml import SMALL, job_toml
 from tests.resident import held_mib, run_watched
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
@@ -48,12 +49,8 @@ def committed_at_s(lake: Path) -> list[float]:
 def test_a_million_entries(tmp_path: Path) -> None:
     with OddLeader(tmp_path / "leader", group="million", seed=1) as node:
         last_id = node.write_many({f"key {at * 7919 % KEYS:05}": f"value {at:07}"} for at in range(ENTRIES))
-    job = tmp_path / "job.toml"
-    job.write_text(
-        f'warehouse = "{tmp_path}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
-        '"spark.driver.extraJavaOptions" = "-Xms512m"\n'
-        f'[[logs]]\nid = "dister/million"\npath = "{tmp_path}/leader"\nmax_entries_per_trigger = {BATCH}\n'
-    )
+    log = {"id": "dister/million", "path": tmp_path / "leader", "max_entries_per_trigger": BATCH}
+    job = job_toml(tmp_path, log, spark=SMALL | {"spark.driver.extraJavaOptions": "-Xms512m"})
     samples: list[Sample] = []
 
     def look(pid: int) -> None:

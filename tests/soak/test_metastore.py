@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.system.folders import cache_folder
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.masters import embedded_master
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]  # six JVMs with a metastore
@@ -31,19 +32,15 @@ def test_tables_are_found_by_name_from_another_session(tmp_path: Path) -> None:
     """The embedded metastore of one process after the other: Derby lets one in at a time."""
     metastore = f"jdbc:derby:;databaseName={tmp_path}/metastore;create=true"
     with embedded_master(tmp_path / "store") as master, Producer(master.master.address) as producer:
-        job = tmp_path / "job.toml"
-        job.write_text(
-            f'warehouse = "{tmp_path}/lake"\n'
-            f'[[logs]]\nid = "rocketmq/test"\nmaster = "{master.options["master"]}"\n'
-            f'remoting = "{master.options["remoting"]}"\n'
-            '[[tables]]\nname = "orders"\nfrom = ["orders"]\nmode = "upsert"\nkey = ["id"]\n'
-            '[catalog]\nschema = "lake"\n'
-            '[spark]\n"spark.sql.catalogImplementation" = "hive"\n'
-            f'"spark.sql.warehouse.dir" = "{tmp_path}/managed"\n'
-            f'"spark.hadoop.javax.jdo.option.ConnectionURL" = "{metastore}"\n'
-            '"spark.hadoop.datanucleus.schema.autoCreateAll" = "true"\n'
-            '"spark.hadoop.hive.metastore.schema.verification" = "false"\n'
-        )
+        spark = {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.sql.warehouse.dir": tmp_path / "managed",
+            "spark.hadoop.javax.jdo.option.ConnectionURL": metastore,
+            "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
+            "spark.hadoop.hive.metastore.schema.verification": "false",
+        }
+        orders = {"name": "orders", "from": ["orders"], "mode": "upsert", "key": ["id"]}
+        job = job_toml(tmp_path, master.options, tables=[orders], catalog={"schema": "lake"}, spark=spark)
         for number in range(2):  # the second run finds its names taken, by itself
             for key in "ab":
                 producer.send(OutgoingMessage("orders", json.dumps({"id": key, "n": number}).encode(), {}, queue_id=0))

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
 from sources.rocketmq.producer.workload import send_workload, workload
+from tests.pipeline.job_toml import SMALL, job_toml
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.read_back import assert_whole, count_of
 from tests.pipeline.running import replicate_now
@@ -27,15 +28,10 @@ SEED = 20261121
 
 def test_kills_at_random_moments(spark: SparkSession, tmp_path: Path) -> None:
     moments = random.Random(SEED)
-    job = tmp_path / "job.toml"
     sending = threading.Event()
     with embedded_master(tmp_path / "store") as master:
-        job.write_text(
-            f'warehouse = "{tmp_path}/lake"\ntrigger_interval_s = 0.2\n'
-            '[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
-            f'[[logs]]\nid = "rocketmq/test"\nmaster = "{master.options["master"]}"\n'
-            f'remoting = "{master.options["remoting"]}"\nmax_bytes_per_trigger = 700000\n'
-        )
+        log = {**master.options, "max_bytes_per_trigger": 700_000}
+        job = job_toml(tmp_path, log, trigger_interval_s=0.2, spark=SMALL)
         producer = threading.Thread(target=send_until, args=(master, sending))
         producer.start()
         try:

@@ -14,6 +14,7 @@ from typing import Any
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import RunFile
 from sinks.tables import LEDGER, LOG
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.test_run_state import run_of
 from tests.sinks.views.lake import write
 from tests.sinks.views.made_topics import ranges_of
@@ -44,10 +45,8 @@ class Served:
 @contextmanager
 def served(folder: Path) -> Iterator[Served]:
     """Of a log whose master nobody reaches."""
-    lake, job = folder / "lake", folder / "job.toml"
-    job.write_text(
-        f'warehouse = "{lake}"\n[[logs]]\nid = "{LOG_ID}"\nmaster = "127.0.0.1:1"\nremoting = "127.0.0.1:1"\n'
-    )
+    lake = folder / "lake"
+    job = job_toml(folder, {"id": LOG_ID, "master": "127.0.0.1:1", "remoting": "127.0.0.1:1"})
     times = dict.fromkeys(("first_store_timestamp", "last_store_timestamp", "committed_at"), datetime.now(UTC))
     write(lake, LOG, [])
     write(lake, LEDGER, [ranges_of(LOG_ID, (0, 9), **times)[0]])

@@ -7,6 +7,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG, LOG_SCHEMA
+from tests.pipeline.job_toml import job_toml
 from tests.sinks.views.made_logs import message
 
 TEXTS: Final = (b"first", b'{"order": 4711}', b"\xff\xfe", b"\x1b[2J", "消息".encode())
@@ -18,10 +19,4 @@ def small_replica(folder: Path) -> Path:
     write_deltalake(LOG.path(f"{folder}/lake"), pa.Table.from_pylist(rows, LOG_SCHEMA))
     covered = {"log_id": rows[0]["log_id"], "epoch": 0, "start": 0, "end": len(rows) * 100, "records": len(rows)}
     write_deltalake(LEDGER.path(f"{folder}/lake"), pa.Table.from_pylist([covered], LEDGER_SCHEMA))
-    return config_file(folder, folder / "lake")
-
-
-def config_file(folder: Path, warehouse: Path) -> Path:
-    file = folder / "job.toml"
-    file.write_text(f'warehouse = "{warehouse}"\n')
-    return file
+    return job_toml(folder)

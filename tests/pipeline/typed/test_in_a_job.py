@@ -25,6 +25,7 @@ from sinks.views.registration import register as register_tables
 from sources.errors import LogtwinError
 from tests.patience import wait_until
 from tests.pipeline.group_in_process import give_to_verbs
+from tests.pipeline.job_toml import job_toml
 from tests.pipeline.running import job_config, replicate_now
 from tests.pipeline.typed.world import InFiles, Served, World, fields
 
@@ -58,11 +59,8 @@ class Verbs:
 
 def written(world: World, folder: Path, tables: str = TABLES) -> Path:
     """A configuration file."""
-    reached = "".join(f'{key} = "{value}"\n' for key, value in world.options.items())
-    file = folder / "job.toml"
-    file.write_text(
-        f'warehouse = "{world.lake}"\ntrigger_interval_s = 0.1\n[[logs]]\nid = "rocketmq/test"\n{reached}{tables}'
-    )
+    file = job_toml(folder, world.options, warehouse=world.lake, trigger_interval_s=0.1)
+    file.write_text(file.read_text() + tables)
     return file
 
 

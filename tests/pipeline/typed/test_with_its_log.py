@@ -68,8 +68,10 @@ def followers(bench: Bench) -> list[TypedFollower]:
     return [TypedFollower(bench.spark, str(bench.lake), definition(**one)) for one in how]
 
 
-def assert_is_the_log(bench: Bench) -> None:
-    """Each message of the topic that the log table has, in its history, once; and nothing else."""
+def assert_are_the_log(bench: Bench, tables: list[TypedFollower]) -> None:
+    """Brought on, each message of the topic that the log table has, in its history, once; and nothing else."""
+    for one in tables:
+        bring(one)
     log = {(row["offset"], row["epoch"]) for row in bench.rows("log") if row["topic"] == "orders"}
     assert log
     for name in ("notes", "objects"):
@@ -81,16 +83,12 @@ def assert_is_the_log(bench: Bench) -> None:
 
 def test_a_log_that_went_back_takes_its_tables_along(bench: Bench) -> None:
     tables = followers(bench)
-    for one in tables:
-        bring(one)
-    assert_is_the_log(bench)
+    assert_are_the_log(bench, tables)
     bench.log.rewrite_from_the_middle()
     bench.repair()
     bench.log.append(random.Random(4), 40, body)
     bench.replicate()
-    bring(tables[0])
-    bring(followers(bench)[1])
-    assert_is_the_log(bench)
+    assert_are_the_log(bench, [tables[0], followers(bench)[1]])
 
 
 def test_on_a_full_disk_a_step_is_done_again(disk: Path) -> None:
@@ -108,9 +106,7 @@ def test_on_a_full_disk_a_step_is_done_again(disk: Path) -> None:
             with pytest.raises(StorageUnreachable, match="No space left"):
                 bring(one)
         filling.unlink()
-        for one in tables:
-            bring(one)
-        assert_is_the_log(bench)
+        assert_are_the_log(bench, tables)
         for name in ("notes", "objects"):
             assert (version := newest(f"{bench.lake}/tables/{name}"))
             assert {one.name for one in (bench.lake / "tables" / name).glob("*.parquet")} == set(version.files)
@@ -122,13 +118,9 @@ def test_retention_and_backfill_are_followed(bench: Bench) -> None:
         bring(one)
     table = LogTable(bench.spark, f"{bench.lake}/log", TEST)
     table.forget(Offset(bench.log.boundaries[30]))
-    for one in tables:
-        bring(one)
-    assert_is_the_log(bench)
+    assert_are_the_log(bench, tables)
     run_backfill(bench.spark, bench.config, ConfiguredLog.alone(bench.config.logs[0]), Wanted.parse(None, None))
-    for one in tables:
-        bring(one)
-    assert_is_the_log(bench)
+    assert_are_the_log(bench, tables)
 
 
 BY_KEY = {"name": "by_key", "from": ["orders"], "format": "text", "mode": "upsert", "key": ["text"]}

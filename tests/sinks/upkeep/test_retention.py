@@ -1,6 +1,5 @@
 """Retention of the replica: what goes, what stays, and what a kill in between leaves."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -161,7 +160,10 @@ def test_what_a_fill_brings_back_meanwhile_stays(
     LogTable(plain, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
     if is_marked:
         retention.settle(DAY_LATER)
-    filled = after_the_first_look(monkeypatch, after, lambda: fill(plain, warehouse, 0, ENDS[20]))
+    filled = at_first(
+        monkeypatch, KernelTable, "existing", lambda: fill(plain, warehouse, 0, ENDS[20]), after=True,
+        when=lambda one, *_, **__: after.endswith(Path(one.path).name),
+    )  # fmt: skip
     retention.settle(DAY_LATER)
     assert filled == [True]
     assert offsets(warehouse) == starts()
@@ -173,13 +175,6 @@ def fill(plain: SparkSession, warehouse: Path, start: int, end: int) -> None:
     """One batch of a backfill, by the master's own records."""
     filler = HoleFiller(plain, str(warehouse), BROKER_A)
     assert filler.fill(filler.look(), OffsetRange(Offset(start), Offset(end)), MASTER, None) is not None
-
-
-def after_the_first_look(patch: pytest.MonkeyPatch, table: str, act: Callable[[], None]) -> list[bool]:
-    """Do `act` once somebody has looked at `table`, the log or the ledger, for the first time. Returns whether."""
-    return at_first(
-        patch, KernelTable, "existing", act, after=True, when=lambda one, *_, **__: table.endswith(Path(one.path).name)
-    )
 
 
 def test_a_fill_tells_the_ledger_first_what_a_killed_retention_deleted(plain: SparkSession, warehouse: Path) -> None:
