@@ -115,7 +115,7 @@ def _log_words(master: Master) -> str:
 
 def _topic_words(master: Master) -> str:
     """Describe a topic, and what its group has committed: asking for that checks our rights on it."""
-    held = master.held({})
+    held = master.poll({})
     for one in held.values():
         if isinstance(one, LogtwinError):
             raise one

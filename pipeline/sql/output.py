@@ -94,7 +94,7 @@ def replacing(output: Path) -> Iterator[BinaryIO]:
 class TextTable:
     """A result for a person: columns side by side. Where they do not fit, one row is a block; several rows are cut.
 
-    What others put into a message, or call a field, cannot command the terminal (`sources.visible`). A Table of rich
+    What others put into a message, or call a field, cannot command the terminal (`sources.readable`). A Table of rich
     would take seconds for a thousand rows, and break values between words, where it drops a blank.
 
     `rows` are texts, None for null; of a value no more than `most` characters are shown, None: all. Then nothing is cut

@@ -25,6 +25,8 @@ from pipeline.system import signals
 from pipeline.system.folders import cache_folder
 from sources.errors import NO_ROOM, LogtwinError, ReplicaError, StorageUnreachable
 from sources.extras import naming_extras
+from sources.loss import condition_of
+from sources.offsets import LogId
 from sources.readable import visible
 
 FACTS: Final = "facts"

@@ -13,8 +13,15 @@ import pytest
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import Change
 from sources.dister.metadata import fetch, nodes_of, read_nodes, read_services, services_of
-from sources.dister.peers import decode
-from sources.dister.states import PEERS_FILE, SERVICE_FILE, NodeInfo, Service, ServiceRegistry, check_nodes
+from sources.dister.states import (
+    PEERS_FILE,
+    SERVICE_FILE,
+    NodeInfo,
+    Service,
+    ServiceRegistry,
+    check_nodes,
+    decode_nodes,
+)
 from sources.errors import ConfigurationError, MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 
 LISTED = b'[{"id":"A1","ip":"10.0.0.1","group":"g","raft":2,"version":"1.6"}]'
@@ -158,7 +165,7 @@ def test_what_goes_wrong_with_one_does_not_keep_the_other(tmp_path: Path) -> Non
 
 def listed(folder: Path) -> list[tuple[str, str, int]]:
     """(id, ip, raft) as the file says."""
-    return [(node.id, node.ip, node.raft) for node in decode((folder / PEERS_FILE).read_bytes())]
+    return [(node.id, node.ip, node.raft) for node in decode_nodes((folder / PEERS_FILE).read_bytes())]
 
 
 def services(folder: Path) -> dict[str, object]:
@@ -168,7 +175,7 @@ def services(folder: Path) -> dict[str, object]:
 
 def test_a_new_folder_has_a_leader_that_passes_the_gate(tmp_path: Path) -> None:
     with EmbeddedLeader(tmp_path / "data", group="orders") as leader:
-        (node,) = decode((tmp_path / "data" / PEERS_FILE).read_bytes())
+        (node,) = decode_nodes((tmp_path / "data" / PEERS_FILE).read_bytes())
         assert (node.group, node.version, node.raft, node.status) == ("orders", "1.6", 2, 1)
         check_nodes(leader.nodes(), "orders")
     assert not (tmp_path / "data" / SERVICE_FILE).exists()
