@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from sources.dister.embedded.leader_log import entries_of
+from sources.dister.embedded.workload import Workload
 from sources.errors import MasterError, MasterRefused
 from tests.dister.odd_leader import OddLog
 
@@ -193,3 +195,16 @@ def test_38_39_after_a_lost_election_nothing_above_the_point_is_left(
         assert ids(tmp_path) == kept
         assert node.last_id == (kept[-1] if kept else 0)
         assert batches(tmp_path) == sorted({f"0/{one // 10**9}" for one in kept})
+
+
+def test_a_workload_sets_removes_and_fails(tmp_path: Path) -> None:
+    workload = Workload(1)
+    with OddLog(tmp_path, seed=1) as leader:
+        for _ in range(2000):
+            workload.write(leader)
+    entries = list(entries_of(tmp_path))
+    acts = Counter(entry.act for entry in entries)
+    assert set(acts) == {300, 310}
+    assert acts[300] > acts[310] > 100
+    assert 0 < 2000 - len(entries) < 100  # those that failed
+    assert any(entry.keys is not None and len(entry.keys) > 1 for entry in entries)

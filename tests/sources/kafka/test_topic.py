@@ -125,9 +125,10 @@ def test_a_partition_without_a_leader_keeps_no_other_from_starting_unless_the_to
     held, refused = a_topic().poll({P0: LogQuery()}).values()
     assert held == Holding(span(0, 100), str(TOPIC_ID))
     assert isinstance(refused, MasterRefused)
-    play(one_led, offsets(0), offsets(100))
-    with pytest.raises(MasterRefused):
-        a_topic().poll({})
+    for leaders, asked_of in (([(1, 4), (-1, 4)], {}), ([(-1, 4)], {P0: LogQuery()})):  # it begins; all have none
+        play(metadata(topic(leaders=leaders)), offsets(0), offsets(100))
+        with pytest.raises(MasterRefused):
+            a_topic().poll(asked_of)
 
 
 def test_what_no_partition_can_say_of_its_history_is_asked_again(play: Play) -> None:
@@ -344,6 +345,14 @@ def test_all_partitions_are_seen_by_one_connection(play: Play) -> None:
         "kafka/c/t/2": PollResult(span(5, 15), Offset(15)),
     }
     assert (cluster.connections, cluster.is_done) == (1, True)
+
+
+def test_a_partition_without_a_leader_has_its_own_error(play: Play) -> None:
+    play(metadata(topic(leaders=[(1, 0), (-1, 0)])), offsets(0), offsets(10))
+    found = a_lookout().look(asked({0: 4, 1: 4}))
+    assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
+    assert isinstance(found["kafka/c/t/1"], MasterRefused)
+    assert str(found["kafka/c/t/1"].log) == "kafka/c/t/1"
 
 
 # --- topics among what a group reads

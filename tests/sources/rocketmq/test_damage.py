@@ -37,14 +37,17 @@ def flip(log: SyntheticLog, offset: int, mask: int = 0xFF) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(("at", "kind"), [(0, CorruptRecord), (11, ChecksumMismatch), (35, CorruptRecord)])
+@pytest.mark.parametrize(
+    ("at", "mask", "kind"),
+    [(0, 1, CorruptRecord), (11, 1, ChecksumMismatch), (35, 1, CorruptRecord), (89 + 161, 0xFF, CorruptRecord)],
+)
 def test_a_flipped_byte_spoils_its_record_and_no_other(
-    tmp_path: Path, way: Way, at: int, kind: type[CorruptRecord]
+    tmp_path: Path, way: Way, at: int, mask: int, kind: type[CorruptRecord]
 ) -> None:
-    """Of the size, of the body's CRC, of the place. What each field's damage is called: test_commitlog.py."""
+    """Of the size, the body's CRC, the place, the topic. What each field's damage is called: test_commitlog.py."""
     log = filled(tmp_path, *[161] * 8)
     start, end = log.starts[4], log.starts[5]
-    flip(log, start + at, 0x01)
+    flip(log, start + at, mask)
     pieces = way(Reading(), log, 0, log.end)
     assert_covers(pieces, log, 0, log.end)
     assert damage(pieces) == [(start, end)]

@@ -1,14 +1,17 @@
 """The master as a whole: started, stopped, started again. As a process: tests/pipeline/test_cli.py."""
 
 import asyncio
+import errno
 import json
 import logging
+import os
 import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -77,6 +80,19 @@ def test_it_serves_in_one_order_and_ends_in_the_other(tmp_path: Path, caplog: py
         "no longer serving clients",
         "no longer serving slaves",
     ]
+
+
+@scenario
+async def test_a_disk_that_fails_stops_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fsync could not write may be lost, and a second attempt would not say so."""
+    master = EmbeddedMaster(replace(settings_for(tmp_path), flush_interval_ms=10))
+    serving = asyncio.Event()
+    running = asyncio.create_task(master.run_until_signal(serving.set))
+    async with asyncio.timeout(60):
+        await serving.wait()
+        monkeypatch.setattr(os, "fdatasync", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+        with pytest.raises(OSError, match="Input/output error"):
+            await asyncio.gather(running, asyncio.to_thread(send_workload, master.address, workload(1), count=1))
 
 
 # a name server that comes and goes; real ones: tests/peers/test_slave_of_embedded_master.py
@@ -172,6 +188,21 @@ def test_what_cannot_be_stored_is_refused_with_a_reason(
     assert (header["code"], why in header["remark"]) == (code, True), header
     assert runtime_info(talk)["commitLogMaxOffset"] == "0"
     assert talk.ask(310, send_fields("T1", 0), b"next")[0]["code"] == 0
+
+
+@pytest.mark.parametrize("garbage", [b"\x7f\xff\xff\xff", b"\0\0\0\x08\0\0\0\x04oops", b"GET / HTTP/1.1\r\n\r\n"])
+def test_what_is_no_frame_ends_that_connection_only(talk: Conversation, master: EmbeddedMaster, garbage: bytes) -> None:
+    with conversation(master.address) as other:
+        other.say(garbage)
+        assert other.is_closed()
+    assert talk.ask(28)[0]["code"] == 0
+
+
+def test_unknown_requests_get_code_3_and_one_way_requests_and_stray_responses_nothing(talk: Conversation) -> None:
+    talk.say(request(9999, opaque=3, flag=2))
+    talk.say(request(0, opaque=4, flag=1))
+    header, _ = talk.ask(9999, opaque=5)
+    assert (header["code"], header["opaque"]) == (3, 5)
 
 
 def test_a_metadata_file_of_the_store_is_answered_as_it_is(talk: Conversation, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What goes into the log, and where: against the specification's rules and real brokers' bytes; and topics."""
 
+import errno
 import json
 import logging
 import os
@@ -8,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -69,6 +71,29 @@ def test_a_record_that_does_not_fit_with_a_blank_behind_it_goes_to_the_next_file
     assert (stored.offset, end) == (FILE_BYTES, FILE_BYTES + 200)
     assert struct.unpack_from(">iI", log_bytes(tmp_path), FILE_BYTES - left) == (left, BLANK_MAGIC)
     assert records_of(tmp_path, end)[1] == Blank(Offset(FILE_BYTES - left), left, bytes(left - 8))
+
+
+def test_files_too_small_for_the_messages_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="too small") as error, open_store(tmp_path, max_message_bytes=4000):
+        pass
+    assert (error.value.expected, error.value.found) == ("files of at least 4099 bytes", "4096 bytes")
+
+
+@pytest.mark.parametrize(("broken", "filler"), [("pwrite", 1000), ("ftruncate", FILE_BYTES - 100)])
+def test_a_full_disk_moves_nothing_and_a_later_attempt_succeeds(tmp_path: Path, broken: str, filler: int) -> None:
+    """Whether the record does not get in, or the next file."""
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    with open_store(tmp_path) as store:
+        store.append([put_of_size(filler)])
+        before = store.max_offset
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="No space"):
+            patch.setattr(os, broken, full)
+            store.append([put_of_size(200)])
+        assert store.max_offset in (before, FILE_BYTES)
+        (stored,) = store.append([put_of_size(200)])
+        assert stored.queue_offset == 1
+        end = store.max_offset
+    assert [record.size for record in records_of(tmp_path, end) if isinstance(record, Message)] == [filler, 200]
 
 
 def test_flushed_is_what_was_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
