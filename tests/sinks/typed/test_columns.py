@@ -7,8 +7,8 @@ import pytest
 from sinks.typed.columns import Column, MessagePlace, SeenValues, is_name, joined_kind, with_found
 
 
-def place(offset: int, log: str = "rocketmq/a") -> MessagePlace:
-    return MessagePlace(log, offset)
+def place(offset: int) -> MessagePlace:
+    return MessagePlace("rocketmq/a", offset)
 
 
 def seen(field: str, **first: int) -> SeenValues:
