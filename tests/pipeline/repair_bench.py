@@ -123,10 +123,10 @@ def outcome(bench: Bench) -> dict[str, Any]:
     return {**rows, "incidents": incidents, "position": position, "holes": bench.holes()}
 
 
-def newest_file(bench: Bench, log_id: LogId = TEST) -> Path:
+def newest_file(bench: Bench) -> Path:
     adds = DeltaTable(f"{bench.lake}/log").get_add_actions(flatten=True)
     rows = zip(adds["path"].to_pylist(), adds["min.log_id"].to_pylist(), adds["max.offset"].to_pylist(), strict=True)
-    _, path = max((greatest, str(path)) for path, least_id, greatest in rows if least_id == str(log_id))
+    _, path = max((greatest, str(path)) for path, least_id, greatest in rows if least_id == str(TEST))
     return bench.lake / "log" / path
 
 

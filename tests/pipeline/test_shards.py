@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,9 +118,9 @@ class Site:
         states = {str(log_id): state_in(domains.get, log_id) for log_id in logs_in(domains)}
         return {log_id: None if state is None else state.offset for log_id, state in states.items()}
 
-    def await_ends(self, of: Callable[[str], bool] = lambda _: True) -> None:
-        """Until all that the masters hold now is committed, of these logs."""
-        ends = {log_id: one.end for log_id, one in self.masters.items() if of(log_id)}
+    def await_ends(self) -> None:
+        """Until all that the masters hold now is committed."""
+        ends = {log_id: one.end for log_id, one in self.masters.items()}
 
         def missing() -> dict[str, int]:
             at = self.at()

@@ -25,8 +25,8 @@ from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replay
 TEST = LogId("dister", "test")
 
 
-def position(plain: SparkSession, lake: Path, log_id: LogId = TEST) -> MapPosition | None:
-    view = KeyValues(plain, str(lake), log_id).look()
+def position(plain: SparkSession, lake: Path) -> MapPosition | None:
+    view = KeyValues(plain, str(lake), TEST).look()
     return None if view is None else view.position
 
 

@@ -76,9 +76,9 @@ def commits(log_id: str | None, minutes_ago: int, records: int = 60, **facts: An
     return Commits(log_id=log_id, at=before(minutes=minutes_ago), records=records, **{**given, **facts})
 
 
-def group(name: str, messages: int, seconds: float | None, topic: str = "orders") -> GroupLag:
+def group(name: str, messages: int, seconds: float | None) -> GroupLag:
     return GroupLag(
-        log_id=BROKER, consumer_group=name, topic=topic, queues=4, messages_behind=messages, seconds_behind=seconds
+        log_id=BROKER, consumer_group=name, topic="orders", queues=4, messages_behind=messages, seconds_behind=seconds
     )
 
 

@@ -89,12 +89,6 @@ class Served(World):
     def replicate(self) -> None:
         replicate_now(self.spark, job_config(self.lake, **self.options))
 
-    def _read(self, table: str, *order: str) -> list[dict[str, Any]]:
-        if "://" not in self.lake:
-            return super()._read(table, *order)
-        frame = self.spark.read.format("delta").load(f"{self.lake}/{table}").orderBy(*order)
-        return [row.asDict(recursive=True) for row in frame.collect()]
-
 
 class InFiles(World):
     """Of segment files in `folder`, replicated a batch at a time by the sink alone."""
@@ -144,7 +138,6 @@ def fields(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def world_of(spark: SparkSession, folder: Path, lake: str | None = None) -> Iterator[Served]:
-    """With its warehouse in `folder`, or in `lake`."""
+def world_of(spark: SparkSession, folder: Path) -> Iterator[Served]:
     with embedded_master(folder / "store") as master, Producer(master.master.address) as producer:
-        yield Served(spark, lake or str(folder / "lake"), master, producer)
+        yield Served(spark, str(folder / "lake"), master, producer)

@@ -47,8 +47,8 @@ def compared(rows: Sequence[Row], left: Sequence[Row], one: Claim = WHOLE, *, is
     return found.pop()
 
 
-def changed(rows: Sequence[Row], offset: int, value: bytes = b"another") -> list[Row]:
-    return [one | {"value": value} if one["offset"] == offset else one for one in rows]
+def changed(rows: Sequence[Row], offset: int) -> list[Row]:
+    return [one | {"value": b"another"} if one["offset"] == offset else one for one in rows]
 
 
 def without(rows: Sequence[Row], *offsets: int) -> list[Row]:

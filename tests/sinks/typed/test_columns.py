@@ -8,8 +8,8 @@ from sinks.typed.columns import Column, MessagePlace, SeenValues, with_found
 from sinks.typed.kinds import is_name, joined_kind
 
 
-def place(offset: int, log: str = "rocketmq/a") -> MessagePlace:
-    return MessagePlace(log, offset)
+def place(offset: int) -> MessagePlace:
+    return MessagePlace("rocketmq/a", offset)
 
 
 def seen(field: str, **first: int) -> SeenValues:

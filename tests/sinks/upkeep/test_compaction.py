@@ -57,8 +57,8 @@ def commit(table: KernelTable, *files: DataFile) -> None:
     table.commit(table.existing(), files)
 
 
-def compactor(plain: SparkSession, table: KernelTable, sizes: Sizes = MANY) -> Compactor:
-    return Compactor(plain, LOG, table.path, [BROKER_A], sizes)
+def compactor(plain: SparkSession, table: KernelTable) -> Compactor:
+    return Compactor(plain, LOG, table.path, [BROKER_A], MANY)
 
 
 def names(table: KernelTable) -> set[str]:
