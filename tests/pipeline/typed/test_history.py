@@ -144,7 +144,7 @@ def test_every_engine_reads_what_stood_at_a_moment(by_spark: InFiles, tmp_path: 
             by_spark.replicate()
             bring(follower)
     session = by_spark.spark.newSession()
-    register(session, by_spark.lake)
+    register(session, by_spark.lake, views=(), tables={table.name})
     python, sql = ([one for one in blocks(DOCUMENT) if one.language == language] for language in ("python", "sql"))
     program = tmp_path / "block.py"
     program.write_text(python[0].text.replace("/data/lake", by_spark.lake))
