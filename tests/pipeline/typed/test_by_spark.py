@@ -118,7 +118,7 @@ def test_columns_with_parts_read_the_same_by_four_engines(by_spark: InFiles) -> 
         {
             "name": "parts", "from": ["parts"], "mode": "upsert", "key": ["id"],
             "mask": {"customer.card": "redact"}, "drop": ["lines.note"],
-            "compute": {"first": {"type": "string", "sql": "lines[0].sku"}},
+            "compute": {"first": {"type": "string", "sql": "get(lines, 0).sku"}},
             "schema": {
                 "id": "int", "customer": "struct<card:bigint,born:date,at:timestamp_ms>",
                 "lines": "ARRAY<STRUCT<sku: STRING, amount: DECIMAL(12,2), note: STRING>>",
