@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -25,25 +24,21 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-import pyarrow.types as kinds
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.files import FileOfRows, batches_of, discard, group_bounds, in_columns, open_parquet
+from sinks.delta.files import FileOfRows, discard
 from sinks.delta.spark_jobs import JobFacts, run_tasks
-from sinks.storage.errors import reported_as
-from sinks.tables import TableSpec
 from sinks.typed.columns import DELETED, PLACE, SOURCE_ORDER, VALID_FROM, VALID_TO, Column, table_spec
 from sinks.typed.state import Emptied, last_of
-from sinks.typed.step.newest import are_before, incomparable, newest_of, normal_form
+from sinks.typed.step.keyed_files import KeyedFiles, Rows, group_records, may_have
+from sinks.typed.step.newest import are_before, incomparable, newest_of
 from sinks.typed.step.validity import NEVER, Validity, validity_of
 from sinks.typed.step.widening import Rewritten
 from sinks.typed.table import TypedTable, TypedView
 from sources.errors import ReplicaError, across_processes
 
-_ROWS_AT_ONCE: Final = 16_384
 _ROWS_A_FILE: Final = 1_000_000
 _KEYS_A_TASK: Final = 4_000_000
 """How many rows a task compares; it holds the key and place of each."""
@@ -104,7 +99,7 @@ def _upserted(
         hint="Nothing of the step was committed; a running job does it again.",
     )
     each = {name: Rows.all(records) for name, records in {**(there if is_new else {}), **new}.items()}
-    if not is_new:
+    if new and not is_new:
         groups = [{name: there[name] for name in group} for group in _in_groups(there, _ROWS_A_FILE)]
         each = dict(run_tasks(spark, RowsWithKeys(files, new), groups, facts)) | each
     if not each:
@@ -132,37 +127,6 @@ def _in_groups(files: Mapping[str, int], rows: int) -> list[list[str]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Some of the `records` rows of a file, as a bit for each."""
-
-    records: int
-    bits: np.ndarray
-
-    @classmethod
-    def all(cls, records: int) -> Rows:
-        return cls.of(np.ones(records, dtype=bool))
-
-    @classmethod
-    def of(cls, are_in: np.ndarray) -> Rows:
-        return cls(len(are_in), np.packbits(are_in))
-
-    @classmethod
-    def at(cls, numbers: np.ndarray, records: int) -> Rows:
-        are_in = np.zeros(records, dtype=bool)
-        are_in[numbers] = True
-        return cls.of(are_in)
-
-    @property
-    def are_in(self) -> np.ndarray:
-        """Whether each row is one of them."""
-        return np.unpackbits(self.bits, count=self.records).astype(bool)
-
-    @property
-    def count(self) -> int:
-        return int(self.are_in.sum())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Changes:
     """What becomes of the rows of a file: those that go, and the numbers of those that get other ends (`Validity`)."""
 
@@ -181,63 +145,6 @@ class Changes:
     def left(self) -> int:
         """How many rows stay."""
         return self.gone.records - self.gone.count
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedFiles:
-    """Reads data files of the table `spec` in `folder`, in tasks; picklable. Raises ReplicaError."""
-
-    spec: TableSpec
-    folder: str
-    key: tuple[str, ...]
-
-    @property
-    def have_history(self) -> bool:
-        return VALID_TO.name in self.spec.schema.names
-
-    @contextmanager
-    def opened(self, name: str, records: int) -> Iterator[pq.ParquetFile]:
-        """Open a file, which must have `records` rows."""
-        rebuild = f"Nothing was changed. logtwin tables rebuild {self.spec.name} makes it anew from the log."
-        unread = reported_as(
-            f"a data file of the typed table {self.spec.name} cannot be read",
-            expected=f"the file {self.folder.rstrip('/')}/{name}",
-            hint=rebuild,
-        )
-        with unread, open_parquet(self.folder, name) as parquet:
-            if parquet.metadata.num_rows != records:
-                raise ReplicaError(
-                    f"a data file of the typed table {self.spec.name} has another number of rows",
-                    expected=f"{records} in {name}",
-                    found=parquet.metadata.num_rows,
-                    hint=rebuild,
-                )
-            yield parquet
-
-    def batches(self, parquet: pq.ParquetFile, columns: Sequence[str], wanted: Rows) -> Iterator[pa.RecordBatch]:
-        """Some columns of the rows `wanted`; null where a column is newer than the file."""
-        schema, are_wanted, at = self._schema(columns), wanted.are_in, 0
-        for group, records in enumerate(_group_records(parquet)):
-            in_group, at = are_wanted[at : at + records], at + records
-            if not in_group.any():
-                continue
-            begin = 0
-            for batch in batches_of(parquet, _ROWS_AT_ONCE, columns, [group]):
-                in_batch, begin = in_group[begin : begin + batch.num_rows], begin + batch.num_rows
-                if in_batch.any():
-                    yield in_columns(batch.filter(pa.array(in_batch)), schema, self.spec.growing)
-
-    def rows(self, parquet: pq.ParquetFile, columns: Sequence[str], wanted: Rows) -> pa.Table:
-        """The same as a table, in a form in which equal values are equal bytes."""
-        return normal_form(pa.Table.from_batches(self.batches(parquet, columns, wanted), self._schema(columns)))
-
-    def _schema(self, columns: Sequence[str]) -> pa.Schema:
-        return pa.schema([self.spec.schema.field(one) for one in columns]).remove_metadata()
-
-
-def _group_records(parquet: pq.ParquetFile) -> list[int]:
-    metadata = parquet.metadata
-    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,26 +173,10 @@ class RowsWithKeys:
     def _found(self, name: str, records: int, come: pa.Table, first: pa.Array) -> Rows:
         key = list(self.files.key)
         with self.files.opened(name, records) as parquet:
-            may_have = np.repeat(_may_have(parquet, key[0], first), _group_records(parquet))
-            keys = self.files.rows(parquet, key, Rows.of(may_have))
-        keys = keys.append_column(_ROW, pa.array(np.flatnonzero(may_have)))
+            candidates = np.repeat(may_have(parquet, key[0], first), group_records(parquet))
+            keys = self.files.rows(parquet, key, Rows.of(candidates))
+        keys = keys.append_column(_ROW, pa.array(np.flatnonzero(candidates)))
         return Rows.at(keys.join(come, key, join_type="left semi", use_threads=False)[_ROW].to_numpy(), records)
-
-
-def _may_have(parquet: pq.ParquetFile, column: str, values: pa.Array) -> list[bool]:
-    """Whether each row group of a file may have any of the `values`, by its bounds."""
-    kind = values.type
-    if not (kinds.is_integer(kind) or kinds.is_string(kind) or kinds.is_date(kind)):
-        return [True] * parquet.num_row_groups
-    return [
-        bounds is None
-        or pc.any(
-            pc.and_(
-                pc.greater_equal(values, pa.scalar(bounds[0], kind)), pc.less_equal(values, pa.scalar(bounds[1], kind))
-            )
-        ).as_py()
-        for bounds in group_bounds(parquet, column)
-    ]
 
 
 @dataclass(frozen=True, slots=True)

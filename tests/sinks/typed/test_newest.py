@@ -16,8 +16,9 @@ from sinks.delta.files import FileWriter, new_name
 from sinks.typed.columns import SOURCE_ORDER, Column, table_spec
 from sinks.typed.formats.changes import placed
 from sinks.typed.state import Emptied
+from sinks.typed.step.keyed_files import KeyedFiles, Rows
 from sinks.typed.step.newest import are_before, incomparable, newest_of, normal_form
-from sinks.typed.step.upsert import ChangedRows, Changes, KeyedFiles, Rows, RowsWithKeys
+from sinks.typed.step.upsert import ChangedRows, Changes, RowsWithKeys
 from sources.offsets import Offset
 
 LOG = "rocketmq/a"

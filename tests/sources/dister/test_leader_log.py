@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sources.dister.embedded.leader import Workload
 from sources.dister.embedded.leader_log import entries_of
-from sources.dister.embedded.workload import Workload
 from sources.errors import MasterError, MasterRefused
 from tests.dister.odd_leader import OddLog
 

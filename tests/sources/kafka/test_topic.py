@@ -349,8 +349,8 @@ def test_all_partitions_are_seen_by_one_connection(play: Play) -> None:
 
 def test_a_partition_without_a_leader_has_its_own_error(play: Play) -> None:
     play(metadata(topic(leaders=[(1, 0), (-1, 0)])), offsets(0), offsets(10))
-    found = a_lookout().look(asked({0: 4, 1: 4}))
-    assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
+    found = a_poller().poll(asked({0: 4, 1: 4}))
+    assert found["kafka/c/t/0"] == PollResult(span(0, 10), Offset(4))
     assert isinstance(found["kafka/c/t/1"], MasterRefused)
     assert str(found["kafka/c/t/1"].log) == "kafka/c/t/1"
 
