@@ -381,7 +381,7 @@ def options_of(folder: Path) -> dict[str, str]:
     options = parse_options(ReplicatedTopicOptions, {**OPTIONS, "split_offsets": 4}, where="test")
     masters.write(folder / "masters", [options])
     given = {name: str(folder / name) for name in ("masters", "standing")}
-    times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
+    times = dict.fromkeys(("triggerIntervalS", "pollDeadlineS"), str(PATIENCE_S))  # a machine may be busy
     return {**given, **times}
 
 
