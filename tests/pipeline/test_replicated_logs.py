@@ -109,7 +109,7 @@ def part(number: int) -> LogId:
 def test_nothing_is_claimed_of_a_master_that_does_not_answer(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemoryTopic, "held", Mock(side_effect=MasterUnreachable("away")))
+    monkeypatch.setattr(MemoryTopic, "poll", Mock(side_effect=MasterUnreachable("away")))
     with pytest.raises(MasterUnreachable):
         begun(opened, topic())
     assert topics_held(str(tmp_path / "lake")) == {}
