@@ -114,8 +114,10 @@ class TypedState:
         changes = tuple(ColumnChange(**one) for one in values["changes"])
         sources = values.get("sources")
         told = None if sources is None else tuple(sources)
-        emptied = tuple(Emptied(**one) for one in values.get("emptied", ()))
-        return cls(values["columns"], values["generation"], values["number"], logs, changes, told, emptied)
+        emptied = values.get("emptied", ())
+        each = (emptied,) if isinstance(emptied, dict) else emptied  # only the newest was kept before histories were
+        by = tuple(Emptied(**one) for one in each)
+        return cls(values["columns"], values["generation"], values["number"], logs, changes, told, by)
 
     def moved(
         self,

@@ -1,5 +1,7 @@
 """What a log asks of a typed table, against a model: a table is what its log has, offset by offset."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,3 +68,8 @@ def test_a_state_survives_json() -> None:
     emptied = Emptied(str(LOG), 5, stored_us=7, at_us=6), Emptied(str(LOG), 6, order="1 0")
     assert TypedState.from_json(state.moved({}, emptied=emptied).as_json()).emptied == emptied
     assert TypedState.from_json(state.moved({LOG: Followed(1, Offset(9))}).as_json()).number == 4
+
+
+def test_a_state_of_before_histories_has_the_newest_that_emptied_the_table() -> None:
+    values = json.loads(TypedState("made", 1).as_json()) | {"emptied": {"log_id": str(LOG), "offset": 7}}
+    assert TypedState.from_json(json.dumps(values)).emptied == (Emptied(str(LOG), 7),)
