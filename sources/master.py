@@ -233,7 +233,7 @@ class Session(Protocol):
         """
 
     def reader_of(self, log: MasterLog) -> MasterLog:
-        """Return `log`, one of its own, to be read now; it refuses to connect should the master want turns by then."""
+        """Return `log`, one of its own, to be read now; reading fails if the master has come to count connections."""
 
     def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
         """Promise the master that everything below `positions` is durable here. Other logs keep their last position.

@@ -24,7 +24,7 @@ from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
 
 SIGHT_EVERY_S = 5.0
-"""How often it counts that a log still ends where it ended."""
+"""How often a log end that has not moved is recorded as a new sighting."""
 VIEW_EVERY_S = 30.0
 
 WINDOW_S = 600.0

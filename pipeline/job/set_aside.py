@@ -15,7 +15,7 @@ from sinks.delta.commits import FIRST_WAIT_S, doubled_s
 from sources.errors import LogtwinError, NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost
 
 OF_ALL = (NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost)
-"""Errors that name a partition, and are its whole topic's: another topic, another run, a worker."""
+"""Errors that name one partition but concern its whole topic: another topic, another run, a worker."""
 
 
 log = logging.getLogger(__name__)
@@ -66,8 +66,9 @@ class SetAside:
         return bool(self._noted) or any(at_s <= now_s for at_s, _ in self._out.values())
 
     def of_all(self, log_ids: Collection[str]) -> LogtwinError | None:
-        """An error that was noted, one that passes if there is one; None unless errors keep all of `log_ids`, and none
-        of them is to be tried again by itself.
+        """Return a noted error, preferably a transient one, if every one of `log_ids` is noted or out for good.
+
+        Otherwise None.
         """
         errors = sorted(self._noted.values(), key=lambda error: not error.is_transient)
         kept = self._noted.keys() | self._staying_out()

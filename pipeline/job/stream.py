@@ -1,7 +1,7 @@
 """A streaming query on the data source ``logtwin`` that passes its batches to one function, one after the other.
 
-What a batch reads stands where Spark keeps it: in the offset log of the query's checkpoint. Spark writes a batch's
-offset there before it runs the batch: ``offsets/<batch id>`` is a write-ahead log. Its file:
+A batch's plan is read from Spark's own offset log, in the query's checkpoint. Spark writes a batch's offset there
+before it runs the batch: ``offsets/<batch id>`` is a write-ahead log. Its file:
 
 ====  ================================================================
 line  content

@@ -37,7 +37,9 @@ import pyarrow as pa
 from sources.errors import CoverageError, Gap
 from sources.offsets import Offset, OffsetRange, packed
 
-GAP_HINT = "The table is right, and the batch was planned from elsewhere: the job goes on at the table's position."
+GAP_HINT = (
+    "The table is right, and the batch was planned from elsewhere. Start the job again: it reads from the position."
+)
 HINT = "Nothing was committed. The master's data or its reader is at fault; keep the log and report it."
 
 

@@ -1,7 +1,7 @@
 """Logs that advance together: the one way of a batch into the tables, whether it has many logs or only one.
 
     begin: the handshake of each log -> read: tasks write files and report -> prove: the coverage of each log
-    -> land: one commit -> acknowledge -> settle: what it owes to other tables -> maps that logs make -> hooks
+    -> land: one commit, then acknowledge, then settle: what it owes to other tables -> maps that logs make -> hooks
 
 The order is the guarantee. Nothing is visible before the coverage is proven. Nothing is acknowledged that is not
 committed and, on a local disk, synced. What follows the acknowledgement is in the commit's metadata, from which the

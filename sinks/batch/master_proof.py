@@ -2,7 +2,7 @@
 
 This is done before the first acknowledgement of a run and of each connection: a broker that comes back may have lost
 its tail, may hold other bytes at the same offsets, or may be a different broker. Bytes that are read later are proven
-where they are read (`sinks/batch/tasks.py`).
+where they are read (`sinks/batch/receiver.py`).
 
 For most masters only the last record is compared. If that proves too little (`Traits.proves_all`), everything that
 was replicated is: the master's bytes are read once, in order, and compared with the checksums of the ledger. So is what

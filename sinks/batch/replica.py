@@ -125,10 +125,10 @@ class Replica:
         return doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
 
     def move(self, reports: Sequence[SplitReport], *, is_alone: bool = False) -> Move | None:
-        """What the commit of what the tasks report, once it is proven, does to this log: files, position, and what is
-        owed to other tables. None where nothing of it is new. Raises a task's error, Gap, CoverageError.
+        """Prove the tasks' reports, and return what to commit for this log: files, position, and what is owed to other
+        tables. None if nothing of it is new. Raises a task's error, Gap, CoverageError.
 
-        If the log was read alone (`is_alone`) its time was right; whether that of a group is, a group finds out.
+        Success alone (`is_alone`) does not reset the patience for its master; success in a group does.
         """
         kind = MasterSilent if self.master.traits.gains_logs else MasterError
         errors = [one.error for one in reports if isinstance(one.error, kind) and one.error.is_transient]
@@ -194,9 +194,9 @@ def open_together(replicas: Sequence[Replica], beginnings: Sequence[Beginning] =
     have one table, one writer and are all fresh or all opened before. Fresh logs begin with it, as `beginnings` say;
     those that their masters have gained since are returned.
 
-    Their maps may take long, and do not follow yet (`Replica.follow`). Opened again, they go on where they stand and
-    take nothing back from a run that started later. Raises ConfigurationError (a table that is not ours), ReplicaError,
-    TakenOver; RepairPending, and leaves the logs to the repair then. Nothing is opened if it raises.
+    Their maps follow later (`Replica.follow`), because that can take long. Replicas that were open before resume at
+    their positions, and never reclaim a log from a newer run. Raises ConfigurationError (a table that is not ours),
+    ReplicaError, TakenOver; RepairPending, and leaves the logs to the repair then. Nothing is opened if it raises.
     """
     first = replicas[0]
     ensure_tables(first.spark, first.warehouse, log_table(first.log_id))
@@ -228,7 +228,7 @@ def _refuse_what_has_begun(
 ) -> None:
     """Raise ReplicaError if the ledger knows a log that is to begin: once it has begun elsewhere, nobody would see it.
 
-    A log that another job has begun since it was `found` is none.
+    It is no error if another job has started the log since it was `found`.
     """
     fresh = {
         log: state or LogState.fresh(writer) for log, state in found.items() if state is None or state.offset is None

@@ -124,9 +124,9 @@ class Positions:
         """Make `writer` the owner of these logs in one commit, first tried on `on`, whoever had them: the newest start
         owns them.
 
-        Moves no position. But the same commit lets those begin that have none, as `beginnings` say, also where another
-        job has the log: so whichever comes first decides for all logs of a master, and whatever happens, no later start
-        begins elsewhere. A run that no log names any more is forgotten. Raises ReplicaError.
+        Moves no position. The same commit sets the start of every log that has no position, as `beginnings` say, even
+        of logs that other jobs own: so it is fixed once for all logs of a master, and no later job starts
+        elsewhere. A run that no log names any more is forgotten. Raises ReplicaError.
         """
         asked = [*dict.fromkeys([*logs, *(log for one in beginnings for log in one.starts)])]
         to = dict[LogId, LogState]()

@@ -36,8 +36,8 @@ from sources.bounds import StartingOffset
 from sources.errors import ConfigurationError, across_processes
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
+from sources.group.planner import GroupPlanner, Pace
 from sources.group.poller import Poller, Teller
-from sources.group.watch import GroupWatch, Pace
 from sources.master import Master
 from sources.options import ReadOptions, parse_options
 from sources.record_source import RecordSource
@@ -115,7 +115,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first = first
         self._pace = pace
         self._standing = standing
-        self._watch: GroupWatch | None = None
+        self._planner: GroupPlanner | None = None
         self._teller: Teller | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @across_processes()
     def prepareForTriggerAvailableNow(self) -> None:
-        self._watching().prepare_to_end()
+        self._planning().prepare_to_end()
 
     @across_processes()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         number = GroupOffset.from_json(start).number
         interval_s = self._pace.interval_s
         within_s = interval_s if number else max(interval_s, min(FIRST_INTERVALS * interval_s, FIRST_WITHIN_S))
-        batch = self._watching().next(within_s)
+        batch = self._planning().next(within_s)
         return start if batch is None else GroupOffset(number + 1, batch.batches, batch.errors).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -145,12 +145,12 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return iter(())
 
-    def _watching(self) -> GroupWatch:
-        if self._watch is None:
+    def _planning(self) -> GroupPlanner:
+        if self._planner is None:
             self._teller = Teller(self._standing)
-            self._watch = GroupWatch(self._pollers(self._first), self._standing, self._pace, self._added)
+            self._planner = GroupPlanner(self._pollers(self._first), self._standing, self._pace, self._added)
             self._teller.start()
-        return self._watch
+        return self._planner
 
     def _added(self) -> list[Poller]:
         return self._pollers(_opened(self._masters.added()))

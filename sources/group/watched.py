@@ -18,7 +18,7 @@ BUSY_S: Final = 0.01
 """Time between two polls of a log whose producers wait, while bytes come."""
 
 QUIET_S: Final = 0.05
-"""The same while none come: the longest time that its next record waits for a poll."""
+"""The same while none come: its next record waits for a poll no longer than this."""
 
 
 @dataclass(slots=True)

@@ -18,9 +18,9 @@ from sources.errors import BelowMinimum, ConfigurationError, LogtwinError, Maste
 from sources.group import standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset, planned, shares
+from sources.group.planner import GroupPlanner
 from sources.group.standing import ListedLog, Standing
 from sources.group.stream import GroupOptions, group_source
-from sources.group.watch import GroupWatch
 from sources.master import PlanFailed, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import parse_options
@@ -78,7 +78,7 @@ def test_the_first_batch_is_waited_for_longer(
 ) -> None:
     """Spark runs one in any case."""
     waits_s: list[float] = []
-    monkeypatch.setattr(GroupWatch, "next", lambda _, within_s: waits_s.append(within_s))
+    monkeypatch.setattr(GroupPlanner, "next", lambda _, within_s: waits_s.append(within_s))
     for interval_s in (0.1, 5.0, 60.0):
         with planning(options_of([by_path(fixture_550, A)], tmp_path, triggerIntervalS=interval_s)) as reader:
             for number in (0, 1):

@@ -13,9 +13,9 @@ import pytest
 from sources.bounds import EARLIEST, LATEST, StartingOffset
 from sources.errors import CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group import standing
+from sources.group.planner import GroupPlanner, Pace, PlannedBatch
 from sources.group.poller import Poller, PollRequest, PollResult, PollResults
 from sources.group.standing import ListedLog, Standing
-from sources.group.watch import GroupWatch, Pace, PlannedBatch
 from sources.group.watched import WatchedLog
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -47,7 +47,7 @@ class Group:
         times = {"interval_s": LONG_S, "poll_deadline_s": LONG_S, "last_poll_deadline_s": LONG_S} | pace
         each = [Poller(log.master, starting) for log in logs]
         self.later = [Poller(log.master, starting) for log in later]
-        self.watch = GroupWatch([*each, *pollers], self._path, Pace(**times), self._added)
+        self.watch = GroupPlanner([*each, *pollers], self._path, Pace(**times), self._added)
 
     def _added(self) -> list[Poller]:
         added, self.later = self.later, []
@@ -206,7 +206,7 @@ def test_waiting_producers_wait_for_no_other_master(tmp_path: Path) -> None:
 def test_a_silent_master_holds_up_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.group.watch.TELL_LATE_S", 0.0)
+    monkeypatch.setattr("sources.group.planner.TELL_LATE_S", 0.0)
     silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
     silent.answers.clear()
     group = Group(tmp_path, silent, other, interval_s=0.05, poll_deadline_s=0.05)
@@ -240,7 +240,7 @@ def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path, monkeypa
 
     slow, ahead_s = Slow(A, 0, 0), [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
-    monkeypatch.setattr("sources.group.watch.time", clock)
+    monkeypatch.setattr("sources.group.planner.time", clock)
     monkeypatch.setattr("sources.group.asking.time", clock)
     group = Group(tmp_path, slow, ScriptedLog(B, 0, 10), interval_s=SHORT_S)
     group.say({"a": 0, "b": 10})
@@ -379,7 +379,7 @@ def test_a_master_that_comes_is_asked_at_once_whether_producers_wait(tmp_path: P
 
 def test_masters_are_asked_for_their_roles_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand at once would hold up the looks: each is asked at first, some at once, and then every half minute."""
-    monkeypatch.setattr("sources.group.watch.ROLES_AT_ONCE", 3)
+    monkeypatch.setattr("sources.group.planner.ROLES_AT_ONCE", 3)
     watch = Group(tmp_path, *(ScriptedLog(f"rocketmq/{name}", 0, 1) for name in "abcd")).watch
     asked = {second: due for second in range(23) if (due := watch._roles_due(100.0 + second))}
     assert asked == {0: [0, 1, 2], 1: [3], 8: [0], 15: [1]}  # 107.5 and 115
@@ -460,7 +460,7 @@ def test_a_run_that_ends_tells_what_it_could_not_look_at(tmp_path: Path, monkeyp
     monkeypatch.setattr(WatchedLog, "hear", counted)
     ticks, answering = count(), 2  # the clock stands still until all have answered that do
     clock = SimpleNamespace(monotonic=lambda: 1.0 + (next(ticks) if len(heard) >= answering else 0))
-    monkeypatch.setattr("sources.group.watch.time", clock)
+    monkeypatch.setattr("sources.group.planner.time", clock)
     group = Group(tmp_path, away, silent, other, last_poll_deadline_s=SHORT_S)
     group.say({"a": 0, "b": 0, "c": 0})
     group.watch.prepare_to_end()

@@ -65,7 +65,7 @@ class Pace:
     last_poll_deadline_s: float
 
 
-class GroupWatch:
+class GroupPlanner:
     """Plans batches, for one thread. `pollers` are those of the masters whose logs the job lists in the standing at
     `path`; `added` returns those of masters that came since. Logs of no master are ignored there.
     """
