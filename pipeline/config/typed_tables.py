@@ -331,7 +331,7 @@ class TypedTableConfig(BaseModel):
             arrow_type(one.type)
             if one.type in ("json", "timestamp_ms") or is_nested(one.type):
                 raise ValueError(f"{name} is computed: string or timestamp, and not {one.type}")
-            if self.mode == "history" and VALID_TO.name in one.sql:
+            if self.mode == "history" and VALID_TO.name in one.sql.lower():
                 raise ValueError(f"{name} is computed when a row comes: {VALID_TO.name} is known only later")
             if column_name(name, {}) != name:
                 raise ValueError(f"a computed column cannot be called {name!r}")

@@ -154,11 +154,16 @@ def batches_of(
         yield from parquet.iter_batches(rows, row_groups=[number], columns=list(columns))
 
 
+def column_chunks(parquet: pq.ParquetFile, column: str) -> list[pq.ColumnChunkMetaData]:
+    """What a file says of a column without parts, in each row group. A part ``b`` of a column ``a`` is not ``a.b``."""
+    leaf = [one.name == one.path == column for one in parquet.schema].index(True)
+    metadata = parquet.metadata
+    return [metadata.row_group(number).column(leaf) for number in range(metadata.num_row_groups)]
+
+
 def group_bounds(parquet: pq.ParquetFile, column: str) -> list[tuple[Any, Any] | None]:
     """The least and the greatest value of a column in each row group; None if the file does not say."""
-    leaf = [one.path for one in parquet.schema].index(column)
-    metadata = parquet.metadata
-    found = (metadata.row_group(number).column(leaf).statistics for number in range(metadata.num_row_groups))
+    found = (one.statistics for one in column_chunks(parquet, column))
     return [None if one is None or not one.has_min_max else (one.min, one.max) for one in found]
 
 

@@ -66,7 +66,7 @@ def table(**more: Any) -> TypedTableConfig:
                 "mode": "history",
                 "key": ["id"],
                 "schema": {"id": "int"},
-                "compute": {"n": {"type": "int", "sql": "_valid_to"}},
+                "compute": {"n": {"type": "int", "sql": "_Valid_To"}},
             },
             "_valid_to is known only later",
         ),

@@ -25,7 +25,7 @@ from sinks.typed.columns import SOURCE_ORDER
 from sinks.typed.state import Emptied
 
 _LEAST: Final = -(1 << 63)
-_ROW: Final = "_row"
+_ROW: Final = "of row"  # no column can have such a name
 _PARTS: Final = r"^\S+ (?P<at_ms>[0-9]+) ?(?P<server>[0-9]*)$"
 """Of a place at the source: see `sinks/typed/formats/changes.py`."""
 _LONGEST_MS: Final = 86_400_000

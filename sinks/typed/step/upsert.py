@@ -43,7 +43,7 @@ _ROWS_A_FILE: Final = 1_000_000
 _KEYS_A_TASK: Final = 4_000_000
 """How many rows a task compares; it holds the key and place of each."""
 
-_FILE, _ROW = "_file", "_row"
+_FILE, _ROW = "of file", "of row"  # no column can have such a name
 _OF_ROW: Final = {*(one.name for one in PLACE), VALID_TO.name}
 """The columns that changes which are equal may differ in."""
 

@@ -27,7 +27,7 @@ from sinks.typed.step.newest import are_before
 NEVER: Final = np.iinfo(np.int64).max
 """The end of what has none, among numbers."""
 _LEAST: Final = np.iinfo(np.int64).min
-_AT: Final = "_at"
+_AT: Final = "at row"  # no column can have such a name
 
 
 @dataclass(frozen=True, slots=True)

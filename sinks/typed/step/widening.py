@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile, bounds
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.files import open_parquet
+from sinks.delta.files import column_chunks, open_parquet
 from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.storage.errors import reported_as
 from sinks.typed.columns import Column, table_spec
@@ -53,14 +52,8 @@ def _holds_exact(column: str, path: str, folder: str) -> bool:
     with unread, open_parquet(folder, path) as parquet:
         return column not in parquet.schema_arrow.names or all(
             one.num_values == one.statistics.null_count or _are_exact(one.statistics.min, one.statistics.max)
-            for one in _chunks(parquet, column)
+            for one in column_chunks(parquet, column)
         )
-
-
-def _chunks(parquet: pq.ParquetFile, column: str) -> Iterable[pq.ColumnChunkMetaData]:
-    leaf = [one.path for one in parquet.schema].index(column)
-    metadata = parquet.metadata
-    return (metadata.row_group(number).column(leaf) for number in range(metadata.num_row_groups))
 
 
 Rewritten = tuple[list[StoredFile], list[DataFile]]

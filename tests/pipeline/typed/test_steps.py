@@ -157,6 +157,20 @@ def test_by_key_there_is_one_row_the_newest(world: World) -> None:
     assert status.counts == TypedCounts(len(found), len(rows) - len(found), UnfitCount(6, 6, 6))
 
 
+@pytest.mark.parametrize("keeps_history", [False, True])
+@pytest.mark.parametrize("key", ["a.b", "_row", "_file", "_at"])
+def test_a_key_may_have_any_name(world: World, key: str, keeps_history: bool) -> None:
+    """Also that of a part of another column."""
+    kinds = {"a": "struct<b:bigint>", key: "bigint"}
+    follower = world.follower(key=(key,), schema=kinds, keeps_history=keeps_history)
+    for b in (1, 2):
+        world.send({key: 7, "a": {"b": b}})
+        world.replicate()
+        bring(follower)
+    stand = [row for row in world.rows() if row.get("_valid_to") is None]
+    assert [(row[key], row["a"]) for row in stand] == [(7, {"b": 2})]
+
+
 def test_what_does_not_fit_is_counted_by_value_and_by_message(world: World) -> None:
     world.send({"a": "x", "b": "y"}, b"broken", {"a": "x", "b": 1}, {"a": 1})
     world.follow(schema={"a": "int", "b": "int"})
