@@ -218,7 +218,7 @@ def _verdict(
     each = ((log_id, without([OffsetRange(Offset(0), one.offset)], one.holes)) for log_id, one in state.logs.items())
     ranges = {log_id: parts for log_id, parts in each if parts}
     rows = spark.read.option("versionAsOf", on.version).format("delta").load(table.path)
-    key = wanted.key_columns or ("log_id", "offset", "batch_index")
+    key = ["`{}`".format(one.replace("`", "``")) for one in wanted.key_columns or ("log_id", "offset", "batch_index")]
     every = _count(rows, wanted.name)
     if wanted.keeps_history:
         repeated = _count(overlapping(rows, key), wanted.name)

@@ -112,6 +112,17 @@ def test_tables_of_change_events(by_spark: InFiles) -> None:
     assert [*verdict_lines([verdict])] == ["canal: equal, 3 messages: 1 row (2 deleted since), no value unfit"]
 
 
+def test_a_key_may_have_a_dot(by_spark: InFiles) -> None:
+    said = {"mode": "upsert", "key": ["a.b"], "schema": {"a.b": "bigint", "n": "bigint"}}
+    table = TypedTableConfig.model_validate({"name": "dots", "from": ["dots"], **said})
+    by_spark.send(b'{"a.b":1,"n":1}', b'{"a.b":1,"n":2}', topic="dots")
+    by_spark.replicate()
+    bring(TypedFollower(by_spark.spark, by_spark.lake, table.definition()))
+    config = job_config(by_spark.lake, **by_spark.options).model_copy(update={"tables": (table,)})
+    (verdict,) = checked(by_spark.spark, config, "dots")
+    assert [*verdict_lines([verdict])] == ["dots: equal, 2 messages: 1 row, no value unfit"]
+
+
 def test_columns_with_parts_read_the_same_by_four_engines(by_spark: InFiles) -> None:
     """Of a table by key, whose older files lack a part; with others, a part computed, one masked, one dropped."""
     table = TypedTableConfig.model_validate(
