@@ -19,7 +19,7 @@ def test_a_gap_says_what_is_missing_and_what_to_do() -> None:
         new_part(span(101, 200), Offset(100))
     said = caught.value.offset, caught.value.expected, caught.value.found
     assert said == (100, "a batch that starts at or below 100", "one that starts at 101, 1 further")
-    assert "goes on at the table's position" in (caught.value.hint or "")
+    assert "Start the job again" in (caught.value.hint or "")
 
 
 @given(st.none() | few.map(Offset), spans)
