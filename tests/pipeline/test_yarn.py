@@ -23,7 +23,8 @@ def test_a_driver_and_then_a_node_die(tmp_path: Path, wheel: Path) -> None:
             see_committed(tmp_path, job, 1)
             see_them_end(cluster.kill_driver())
             see_committed(tmp_path, job, sum(positions(tmp_path)) + 1)
-            node = next(one for one in cluster.nodes if one is not cluster.driver_node())
+            drivers = cluster.driver_node()
+            node = next(one for one in cluster.nodes if one is not drivers)
             with at_work(tmp_path, job, node, masters, round(0.1 * whole)):
                 tasks = node.kill()
             see_them_end(tasks)

@@ -106,8 +106,14 @@ class Yarn:
 
     def driver_node(self) -> Worker:
         """The node where the driver runs, once it does."""
-        wait_until(lambda: any(node.jvms(DRIVERS) for node in self.nodes), "a driver", 400)
-        return next(node for node in self.nodes if node.jvms(DRIVERS))
+        found: list[Worker] = []
+
+        def is_found() -> bool:  # by one look: processes come and go between two
+            found[:] = [node for node in self.nodes if node.jvms(DRIVERS)]
+            return bool(found)
+
+        wait_until(is_found, "a driver", 400)
+        return found[0]
 
     def kill_driver(self) -> list[psutil.Process]:
         """Its JVM. Returns its Python processes, which find out by themselves."""
