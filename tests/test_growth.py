@@ -25,8 +25,8 @@ from sources.dister.entries import decode_line
 from sources.dister.layout import BatchFile
 from sources.dister.line_walk import LineWalk, split_lines
 from sources.errors import LogtwinError, find_error
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
-from sources.kafka.format.transactions import Isolation
 from sources.metadata import CONSUMER_OFFSETS, TOPICS
 from sources.offsets import END, Offset, OffsetRange
 from sources.rocketmq import metadata

@@ -18,7 +18,7 @@ from sinks.state.log_state import LogState
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import Master, MasterView
 from sources.offsets import LogId, Offset, OffsetRange

@@ -25,6 +25,7 @@ from sinks.tables import KAFKA_LOG, LOG
 from sinks.typed.columns import DELETED, VALID_FROM, VALID_TO, column_name, with_found
 from sinks.typed.dead_letters import UnfitCount, unfit_count
 from sinks.typed.definition import CHANGES, Definition, Reading
+from sinks.typed.kinds import quoted
 from sinks.typed.patterns import is_meant
 from sinks.typed.state import TypedState, without
 from sinks.typed.step.follower import TypedFollower
@@ -218,7 +219,7 @@ def _verdict(
     each = ((log_id, without([OffsetRange(Offset(0), one.offset)], one.holes)) for log_id, one in state.logs.items())
     ranges = {log_id: parts for log_id, parts in each if parts}
     rows = spark.read.option("versionAsOf", on.version).format("delta").load(table.path)
-    key = ["`{}`".format(one.replace("`", "``")) for one in wanted.key_columns or ("log_id", "offset", "batch_index")]
+    key = [*map(quoted, wanted.key_columns or ("log_id", "offset", "batch_index"))]
     every = _count(rows, wanted.name)
     if wanted.keeps_history:
         repeated = _count(overlapping(rows, key), wanted.name)

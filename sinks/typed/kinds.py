@@ -93,7 +93,7 @@ def parts_of(kind: str) -> Parts[str] | None:
 def kind_of_parts(parts: Parts[str]) -> str:
     match parts:
         case Struct(fields):
-            return f"struct<{','.join(f'{_quoted(name)}:{kind}' for name, kind in fields)}>"
+            return f"struct<{','.join(f'{quoted(name)}:{kind}' for name, kind in fields)}>"
         case Array(item):
             return f"array<{item}>"
         case Map(value):
@@ -109,7 +109,8 @@ def normal_kind(kind: str) -> str:
     return kind
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name as Spark's SQL takes it: in backticks if it has other signs than letters, digits and underscores."""
     return name if _BARE.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 

@@ -16,8 +16,8 @@ from sources.errors import LogtwinError, naming
 from sources.kafka.cluster.connection import Cluster, ask_again, connected
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.leaders import bounds
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
-from sources.kafka.format.transactions import Isolation
 from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata
 from sources.offsets import Offset
 

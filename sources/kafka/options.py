@@ -16,8 +16,7 @@ from pydantic.alias_generators import to_camel
 from sources.access.security import Secret, Tls, place_of
 from sources.bounds import EARLIEST, LATEST
 from sources.errors import ConfigurationError
-from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Protocol, Security
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.cluster.settings import Isolation, KafkaSettings, Mechanism, Protocol, Security
 from sources.kafka.topic_offsets import TopicOffsets
 from sources.loss import OnLoss
 from sources.offsets import LOG_ID_FORM, LogId

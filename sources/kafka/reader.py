@@ -32,11 +32,10 @@ from sources.bounds import check_within
 from sources.errors import CorruptRecord, LogtwinError, MasterRefused, MasterSilent, ProtocolViolation, UnprovenEnd
 from sources.kafka.cluster.connection import Cluster, kept, may_pass
 from sources.kafka.cluster.leaders import Fetched, FetchedBatches, FetchQuestion, bounds_of, fetch, fetch_one, in_order
-from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.settings import Isolation, KafkaSettings
 from sources.kafka.cluster.topics import Topic, TopicPartition, learn_topics, topic_known
 from sources.kafka.format.batches import damage_at, decode_sound
 from sources.kafka.format.chunks import DecodedAnswer, FetchAnswer, decoded_together
-from sources.kafka.format.transactions import Isolation
 from sources.kafka.options import RECORD_BYTES
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import LogId, Offset, OffsetRange, topic_and_number

@@ -17,7 +17,7 @@ from sources.errors import LogtwinError, NobodyListens, naming
 from sources.kafka.cluster.connection import Cluster, ask_again, has_answered, kept, may_pass
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.leaders import bounds, bounds_of_each, epoch_ends
-from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.settings import Isolation, KafkaSettings
 from sources.kafka.cluster.topics import (
     Topic,
     TopicPartition,
@@ -27,7 +27,6 @@ from sources.kafka.cluster.topics import (
     topics_named,
 )
 from sources.kafka.epochs import EpochEnd, check_history
-from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
 from sources.kafka.metadata import fetched_and_told
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions

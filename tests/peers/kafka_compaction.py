@@ -4,7 +4,7 @@ from typing import Any
 
 from kafka.admin import ConfigResource
 
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.cluster.settings import Isolation
 from sources.offsets import END
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pipeline.spark.jars import java, resolve
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.cluster.settings import Isolation
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import COLUMNS, consumed

@@ -10,9 +10,8 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from sources.kafka.cluster.connection import connected
-from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.settings import Isolation, KafkaSettings
 from sources.kafka.cluster.topics import Topic, topics_named
-from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import KafkaLog
 from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Damage, Known

@@ -14,7 +14,7 @@ from pipeline.config.configuration import Config, parse
 from sinks.books.topic_states import topics_held
 from sinks.state.log_table import LogTable
 from sinks.tables import KAFKA_LOG
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.cluster.settings import Isolation
 from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_groups import seen_by_tools

@@ -17,8 +17,8 @@ from pipeline.demo.kafka_workload import Sender
 from sources.errors import AboveMaximum, ConfigurationError, MasterError, MasterRefused, Rewritten
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.cluster.topics import TopicPartition
-from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import KafkaLog
 from sources.master import Chunk, Committed, Damage, Known
 from sources.offsets import Offset, OffsetRange

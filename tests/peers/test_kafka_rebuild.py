@@ -16,8 +16,8 @@ from pipeline.inspect.selection import subjects
 from pipeline.operate.rebuild_topic import RebuiltTopicLog, TopicRebuild
 from sinks.books.ledger import LedgerRows
 from sources.errors import Divergent, ReplicaError
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.format.columns import canonical
-from sources.kafka.format.transactions import Isolation
 from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
 from sources.master import Chunk
 from sources.offsets import END, LogId, Offset, OffsetRange

@@ -10,7 +10,7 @@ from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from sources.datasource import register
 from sources.errors import BelowMinimum
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.streaming import TOPIC_SCHEMA
 from sources.kafka.topic import open_topic
 from tests.patience import wait_until

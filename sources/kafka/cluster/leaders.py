@@ -25,9 +25,10 @@ from sources.bounds import check_within
 from sources.errors import LogtwinError, MasterRefused
 from sources.kafka.cluster.client_errors import NONE, check_code, refusal, sound
 from sources.kafka.cluster.connection import Cluster
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history
-from sources.kafka.format.transactions import Aborted, Isolation
+from sources.kafka.format.transactions import Aborted
 from sources.offsets import Offset, OffsetRange
 
 WITH_EPOCHS: Final = 4

@@ -7,6 +7,7 @@ These values travel to tasks and into logs and errors, so they name secrets and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, Literal, get_args
 
 from sources.access.address import Address
@@ -16,6 +17,16 @@ from sources.errors import ConfigurationError
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 NO_OPTIONS: Final = Tls()
+
+
+class Isolation(Enum):
+    """Kafka's isolation level; the values are those of its protocol."""
+
+    READ_UNCOMMITTED = 0
+    """Every record up to the high watermark, including those of aborted and open transactions."""
+
+    READ_COMMITTED = 1
+    """Records up to the last stable offset, below which no transaction is open, without those of aborted ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from sources.decoding.undecodable import TooCostly, as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.format.batch_header import Batch, batch_at
 from sources.kafka.format.columns import record_columns
 from sources.kafka.format.compression import UNCOMPRESSED, decompress
 from sources.kafka.format.old_messages import MAGICS, OldMessage, as_batches, cost_bytes, messages_of
-from sources.kafka.format.transactions import Aborted, AbortedTransactions, Isolation, is_abort
+from sources.kafka.format.transactions import Aborted, AbortedTransactions, is_abort
 from sources.master import Damage
 from sources.offsets import END, Offset, OffsetRange
 

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from sources.decoding.undecodable import as_damage
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.format.batches import DEFAULT_LIMITS, AnswerBatches, BatchLimits
 from sources.kafka.format.columns import canonical_and_edges, located, record_columns
-from sources.kafka.format.transactions import Aborted, Isolation
+from sources.kafka.format.transactions import Aborted
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 

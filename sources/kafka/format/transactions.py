@@ -26,10 +26,10 @@ import struct
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from sources.errors import CorruptRecord
+from sources.kafka.format.record_format import varint
 from sources.offsets import Offset
 
 ABORT: Final = 0
@@ -87,8 +87,6 @@ def is_abort(records: bytes | memoryview, base_offset: Offset) -> bool:
 
 
 def _key_at(records: bytes | memoryview) -> int:
-    from sources.kafka.format.record_format import varint  # needs crc32c, which whoever has no topics may lack
-
     _length, at = varint(records, 0)
     _timestamp_delta, at = varint(records, at + _ATTRIBUTES_BYTES)
     _offset_delta, at = varint(records, at)
@@ -96,13 +94,3 @@ def _key_at(records: bytes | memoryview) -> int:
     if key_length < _KEY.size:
         raise ValueError(f"a key of {key_length} bytes")
     return at
-
-
-class Isolation(Enum):
-    """Kafka's isolation level; the values are those of its protocol."""
-
-    READ_UNCOMMITTED = 0
-    """Every record up to the high watermark, including those of aborted and open transactions."""
-
-    READ_COMMITTED = 1
-    """Records up to the last stable offset, below which no transaction is open, without those of aborted ones."""

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.format.batches import BatchLimits, DecodedBatches, decode_sound
-from sources.kafka.format.transactions import Aborted, Isolation
+from sources.kafka.format.transactions import Aborted
 from sources.offsets import END, Offset, OffsetRange
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = COMPRESSIONS = range(5)

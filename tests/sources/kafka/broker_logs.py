@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sources.kafka.format.transactions import Aborted, Isolation
+from sources.kafka.cluster.settings import Isolation
+from sources.kafka.format.transactions import Aborted
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka_fixture import FIXTURES
 from tests.sources.kafka.batches import Row

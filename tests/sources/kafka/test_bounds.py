@@ -20,7 +20,7 @@ from sources.errors import (
     Rewritten,
 )
 from sources.kafka.cluster.leaders import bounds, bounds_of, epoch_ends
-from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.settings import Isolation, KafkaSettings
 from sources.kafka.cluster.topics import (
     Leader,
     Topic,
@@ -32,7 +32,6 @@ from sources.kafka.cluster.topics import (
     topics_named,
 )
 from sources.kafka.epochs import EpochEnd, check_history
-from sources.kafka.format.transactions import Isolation
 from sources.kafka.metadata import held_back
 from sources.kafka.topic import KafkaTopic
 from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, OutOfMemory
+from sources.kafka.cluster.settings import Isolation
 from sources.kafka.format.batch_header import Batch, batch_at
 from sources.kafka.format.batches import DEFAULT_LIMITS, AnswerBatches, BatchLimits, DecodedBatches, decode_sound
 from sources.kafka.format.chunks import DecodedAnswer, FetchAnswer, decoded_together
 from sources.kafka.format.columns import canonical, canonical_lengths, located, record_columns, texts
-from sources.kafka.format.transactions import Aborted, Isolation
+from sources.kafka.format.transactions import Aborted
 from sources.master import Chunk
 from sources.offsets import END, Offset, OffsetRange
 from sources.records import KAFKA_SCHEMA

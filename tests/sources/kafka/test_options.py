@@ -11,8 +11,7 @@ import pytest
 
 from sources.access.security import Secret, Tls
 from sources.errors import ConfigurationError
-from sources.kafka.cluster.settings import KafkaSettings, Security
-from sources.kafka.format.transactions import Isolation
+from sources.kafka.cluster.settings import Isolation, KafkaSettings, Security
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.topic import open_topic
 from sources.kafka.topic_offsets import TopicOffsets

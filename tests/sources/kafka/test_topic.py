@@ -27,9 +27,8 @@ from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.poller import Poller, PollRequest, PollResult
 from sources.group.standing import ListedLog, Standing
-from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.settings import Isolation, KafkaSettings
 from sources.kafka.format.columns import canonical
-from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.session import GroupSession
